@@ -13,8 +13,11 @@
 //! | `w5_gru` | a GRU of width 256, 8 sequences of 128 tokens: forward, and backward from a given gradient, as all cases below |
 //! | `w6_conv1d`, `w6_conv1d_second` | the two convolutions of Whisper's front on 3,000 frames of 80 bins, with the activation between them, and the second alone |
 //! | `w6_conv2d` | patches of 16 pixels, of 8 images of 224 |
-//! | `w7_weights_s512`, `w7_no_weights_s512` | attention of 8 heads of 64, with and without a loss of the weights, of length `s` |
+//! | `w7_weights_s512`, `w7_no_weights_s512` | a loss of attention of 8 heads of 64, of length `s`, with and without a loss of the weights |
+//! | `w7_loss_s512` | that loss alone, of given weights |
 //! | `w8_attention`, `w8_attend` | the layer of `w1_train_b4_s512` in `model!`, in one piece and as `linear` and `attend` |
+//!
+//! With `_forward` behind the name of a layer (`w5`, `w6`, `w8`), its forward pass alone is timed.
 //!
 //! `peer/pytorch.py` times the same in PyTorch from `w5` on.
 //!
@@ -56,7 +59,8 @@ type Sequences = Tensor<(usize, usize, Const<512>), f32, Cpu>;
 #[derive(Parser)]
 struct Options {
     /// `w1_train_b4_s512`, `w2_fwd_causal_s1024`, `w3_small`, `w4_decode`, `w5_gru`, `w6_conv1d`, `w6_conv1d_second`, `w6_conv2d`,
-    /// `w7_weights_s512`, `w7_no_weights_s512`, `w8_attention`, `w8_attend`
+    /// `w7_weights_s512`, `w7_no_weights_s512`, `w7_loss_s512`, `w8_attention`, `w8_attend`; `_forward` behind the name of a layer is its
+    /// forward pass alone
     case: String,
     /// The form of the layer of `w1`.
     #[arg(default_value = "fused")]

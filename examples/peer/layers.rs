@@ -48,21 +48,29 @@ model! {
 }
 
 model! {
+    /// The loss is that of a given gradient of the output.
     struct NoWeights<heads = 8, d = 64>;
 
-    fn forward(q: [batch, heads, seq, d], k: [batch, heads, seq, d], v: [batch, heads, seq, d]) -> [batch, heads, seq, d] {
-        attend(q, k, v)
+    fn forward(q: [batch, heads, seq, d], k: [batch, heads, seq, d], v: [batch, heads, seq, d], upstream: [batch, heads, seq, d]) -> [] {
+        sum::<[batch, heads, seq, d]>(attend(q, k, v) * upstream)
     }
 }
 
 model! {
-    /// The weights are a result, and their mean square is a loss.
+    /// The weights are a result, and their mean square is a part of the loss.
     struct Weights<heads = 8, d = 64>;
 
-    fn forward(q: [batch, heads, seq, d], k: [batch, heads, seq, d], v: [batch, heads, seq, d]) -> ([batch, heads, seq, d], []) {
+    fn forward(q: [batch, heads, seq, d], k: [batch, heads, seq, d], v: [batch, heads, seq, d], upstream: [batch, heads, seq, d]) -> [] {
         let (y, weights) = attend(q, k, v);
-        (y, sum::<[batch, heads, seq]>(mean::<kv>(weights * weights)))
+        sum::<[batch, heads, seq, d]>(y * upstream) + sum::<[batch, heads, seq]>(mean::<kv>(weights * weights))
     }
+}
+
+model! {
+    /// That part alone, of given weights.
+    struct LossOfWeights<heads = 8>;
+
+    fn forward(weights: [batch, heads, seq, kv]) -> [] { sum::<[batch, heads, seq]>(mean::<kv>(weights * weights)) }
 }
 
 model! {
@@ -86,27 +94,56 @@ model! {
 
 /// Times a model of one input and one result.
 macro_rules! layer {
-    ($Model:ident: $shape:expr) => {{
+    ($pass:expr, $Model:ident: $shape:expr) => {{
         let dev = Cpu::seed_from_u64(1);
         let model = dev.build_module::<$Model, f32>();
         let x = dev.sample_normal_like(&$shape);
         let of = model.forward(x.clone());
         let upstream = dev.sample_normal_like(of.shape());
-        times(|| drop(backward(model.forward(x.leaky_trace()), &upstream)))
+        match $pass {
+            Pass::Forward => times(|| drop(model.forward(x.clone()))),
+            Pass::Both => times(|| drop(backward(model.forward(x.leaky_trace()), &upstream))),
+        }
     }};
+}
+
+/// Times a loss of attention.
+macro_rules! loss {
+    ($Model:ident: $length:expr) => {{
+        let [q, k, v, upstream] = heads($length);
+        let model = Cpu::default().build_module::<$Model, f32>();
+        times(|| {
+            let loss = model.forward((q.leaky_trace(), k.clone(), v.clone(), upstream.clone()));
+            drop(loss.backward());
+        })
+    }};
+}
+
+/// What of a layer is timed.
+#[derive(Clone, Copy)]
+enum Pass {
+    /// The forward pass, without a tape.
+    Forward,
+    /// The forward and the backward pass.
+    Both,
 }
 
 /// The times of a case of `w5` to `w8`.
 pub(crate) fn run(case: &[&str]) -> Result<Vec<f64>> {
+    let (pass, case) = match case {
+        [case @ .., "forward"] => (Pass::Forward, case),
+        case => (Pass::Both, case),
+    };
     Ok(match case {
-        ["w5", "gru"] => layer!(Gru: (8, 128, Const)),
-        ["w6", "conv1d"] => layer!(Conv1d: (1, Const, 3000)),
-        ["w6", "conv1d", "second"] => layer!(Second: (1, Const, 3000)),
-        ["w6", "conv2d"] => layer!(Conv2d: (8, Const, Const, Const)),
-        ["w7", "no", "weights", length] => no_weights(number(length, 's')?),
-        ["w7", "weights", length] => weights(number(length, 's')?),
-        ["w8", "attention"] => layer!(Attention: (4, 512, Const)),
-        ["w8", "attend"] => layer!(Attend: (4, 512, Const)),
+        ["w5", "gru"] => layer!(pass, Gru: (8, 128, Const)),
+        ["w6", "conv1d"] => layer!(pass, Conv1d: (1, Const, 3000)),
+        ["w6", "conv1d", "second"] => layer!(pass, Second: (1, Const, 3000)),
+        ["w6", "conv2d"] => layer!(pass, Conv2d: (8, Const, Const, Const)),
+        ["w7", "no", "weights", length] => loss!(NoWeights: number(length, 's')?),
+        ["w7", "weights", length] => loss!(Weights: number(length, 's')?),
+        ["w7", "loss", length] => loss_of_weights(number(length, 's')?),
+        ["w8", "attention"] => layer!(pass, Attention: (4, 512, Const)),
+        ["w8", "attend"] => layer!(pass, Attend: (4, 512, Const)),
         _ => bail!("there is no case `{}`: see `--help`", case.join("_")),
     })
 }
@@ -119,21 +156,10 @@ fn heads(length: usize) -> [Heads; 4] {
     [(); 4].map(|()| dev.sample_normal_like(&(1, Const, length, Const)))
 }
 
-fn no_weights(length: usize) -> Vec<f64> {
-    let [q, k, v, upstream] = heads(length);
-    let model = Cpu::default().build_module::<NoWeights, f32>();
-    times(|| {
-        let y = model.forward((q.leaky_trace(), k.clone(), v.clone()));
-        drop(backward(y, &upstream));
-    })
-}
-
-fn weights(length: usize) -> Vec<f64> {
-    let [q, k, v, upstream] = heads(length);
-    let model = Cpu::default().build_module::<Weights, f32>();
-    times(|| {
-        let (y, loss) = model.forward((q.leaky_trace(), k.clone(), v.clone()));
-        let loss = (y * upstream.clone()).sum::<Rank0, _>() + loss;
-        drop(loss.backward());
-    })
+fn loss_of_weights(length: usize) -> Vec<f64> {
+    let dev = Cpu::seed_from_u64(1);
+    let weights: Tensor<(usize, Const<8>, usize, usize), f32, Cpu> =
+        dev.sample_normal_like(&(1, Const, length, length));
+    let model = dev.build_module::<LossOfWeights, f32>();
+    times(|| drop(model.forward(weights.leaky_trace()).backward()))
 }

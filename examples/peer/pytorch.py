@@ -5,7 +5,8 @@
     OMP_NUM_THREADS=2 venv/bin/python examples/peer/pytorch.py w5_gru
     OMP_NUM_THREADS=2 venv/bin/python examples/peer/pytorch.py w5_gru compile
 
-Cases are those of `peer.rs` from `w5` on: forward, and backward from a given gradient, to the inputs and the parameters.
+Cases are those of `peer.rs` from `w5` on: forward, and backward from a given gradient, to the inputs and the parameters. With `_forward` behind
+the name of a layer it is the forward pass alone.
 """
 
 import json
@@ -55,10 +56,18 @@ def heads(length):
     return [torch.randn(1, 8, length, 64, requires_grad=True) for _ in range(3)]
 
 
+def without_weights(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v), 0.0
+
+
 def with_weights(q, k, v):
     """PyTorch has no fused attention that returns its weights: `nn.MultiheadAttention` computes them like this."""
     weights = torch.softmax(q @ k.mT * 64**-0.5, -1)
-    return weights @ v, (weights * weights).mean(-1).sum()
+    return weights @ v, loss_of_weights(weights)
+
+
+def loss_of_weights(weights):
+    return (weights * weights).mean(-1).sum()
 
 
 class Attention(nn.Module):
@@ -87,9 +96,11 @@ def case(name):
     if name == "w6_conv2d":
         return layer(nn.Conv2d(3, 384, 16, stride=16), 8, 3, 224, 224)
     if of := re.fullmatch(r"w7_no_weights_s(\d+)", name):
-        return F.scaled_dot_product_attention, heads(int(of[1]))
+        return without_weights, heads(int(of[1]))
     if of := re.fullmatch(r"w7_weights_s(\d+)", name):
         return with_weights, heads(int(of[1]))
+    if of := re.fullmatch(r"w7_loss_s(\d+)", name):
+        return loss_of_weights, [torch.rand(1, 8, int(of[1]), int(of[1]), requires_grad=True)]
     if name in ("w8_attention", "w8_attend"):
         return layer(Attention(), 4, 512, 512)
     sys.exit(f"there is no case `{name}`")
@@ -107,7 +118,8 @@ def peak_mb():
 def main(name, form="eager"):
     torch.manual_seed(0)
     torch.set_num_threads(THREADS)
-    forward, inputs = case(name)
+    layer = name.removesuffix("_forward")
+    forward, inputs = case(layer)
     leaves = inputs + (list(forward.parameters()) if isinstance(forward, nn.Module) else [])
     compute = torch.compile(forward) if form == "compile" else forward
     with torch.no_grad():
@@ -115,7 +127,11 @@ def main(name, form="eager"):
     y = result[0] if isinstance(result, tuple) else result
     upstream = torch.randn_like(y)
 
-    def run():
+    def run_forward():
+        with torch.no_grad():
+            compute(*inputs)
+
+    def run_both():
         for leaf in leaves:
             leaf.grad = None
         result = compute(*inputs)
@@ -125,7 +141,7 @@ def main(name, form="eager"):
         else:
             result.backward(upstream)
 
-    found = times(run)
+    found = times(run_both if layer == name else run_forward)
     line = {
         "peer": f"torch-{form}",
         "workload": name,

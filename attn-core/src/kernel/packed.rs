@@ -1,69 +1,20 @@
-//! Products of packed matrices, on all threads.
+//! Products with a packed right side, on all threads.
 //!
-//! The left side is packed once, by all threads. The columns of the right side are cut into strips. A thread packs a strip, which then stays in the
-//! second-level cache, and multiplies it with all rows. The order of a sum is that of the depth, so the bits depend neither on the strips nor on
-//! the number of threads.
+//! The columns of the right side are cut into strips. A thread packs a strip, which then stays in the second-level cache, and multiplies it with
+//! all rows. The order of a sum is that of the depth, so the bits depend neither on the strips nor on the number of threads.
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
 use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
-use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, PANEL_ROWS, Panels, multiply_panels, panel_columns};
+use crate::simd::{Initial, Panels, multiply_panels, panel_columns, vector_columns};
 
 /// The bytes of a strip: a half of a second-level cache.
 const STRIP: usize = 600 * 1024;
 /// The most depths that are multiplied at a time. Two panels of columns are then a strip.
 const DEPTHS: usize = 1536;
-/// The numbers that are worth a thread to pack.
-const PACKED: usize = 32 * 1024;
-
-/// The left side of a product, in panels.
-pub(super) struct PackedRows<E: Pooled> {
-    numbers: Buffer<E>,
-    rows: usize,
-    depth: usize,
-}
-
-impl<E: Pooled> PackedRows<E> {
-    /// Packs a matrix with contiguous rows or columns, on all threads.
-    pub(super) fn new(from: Matrix<'_, E>) -> Self {
-        let (rows, depth) = (from.rows(), from.cols());
-        let panel = PANEL_ROWS * depth;
-        let mut numbers = Buffer::uninit(rows.div_ceil(PANEL_ROWS) * panel);
-        let some = (PACKED / panel.max(1)).max(1);
-        let parts = numbers.chunks_mut((some * panel).max(1)).enumerate();
-        for_each(parts, |(index, to): (usize, &mut [E])| {
-            for (panel, to) in (index * some..).zip(to.chunks_mut(panel)) {
-                let first = panel * PANEL_ROWS;
-                let from = from.some_rows(first..rows.min(first + PANEL_ROWS));
-                pack_rows(from, MatrixMut::new(to, depth, PANEL_ROWS));
-            }
-        });
-        Self {
-            numbers,
-            rows,
-            depth,
-        }
-    }
-
-    fn panels(&self) -> Panels<'_, E> {
-        Panels::new(&self.numbers, PANEL_ROWS, self.depth)
-    }
-}
-
-/// The rows of one panel. Those that are not there are zeros.
-fn pack_rows<E: Pooled>(from: Matrix<'_, E>, to: MatrixMut<'_, E>) {
-    let (mut to, mut rest) = to.split_cols(from.rows());
-    (0..rest.rows()).for_each(|k| rest.row_mut(k).fill(E::ZERO));
-    if from.has_row_slices() {
-        return transpose(from, to);
-    }
-    let from = from.transposed();
-    (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
-}
 
 /// The right side of a product, wherever its numbers are.
 pub(super) trait Columns<E>: Sync {
@@ -74,18 +25,18 @@ pub(super) trait Columns<E>: Sync {
 /// `to = initial + rows columns`, where `to` is in pieces side by side.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If the shapes do not fit, or the elements of a row of `rows` are not contiguous.
 pub(super) fn multiply_packed<'a, E: Pooled>(
     to: impl IntoIterator<Item = MatrixMut<'a, E>>,
     initial: Initial<'_, E>,
-    rows: &PackedRows<E>,
+    rows: Matrix<'_, E>,
     columns: &impl Columns<E>,
 ) {
     let to: Pieces<'_, E> = to.into_iter().collect();
     assert!(
-        to.iter().all(|to| to.rows() == rows.rows),
+        to.iter().all(|to| to.rows() == rows.rows()),
         "the products of {} rows in {to:?}",
-        rows.rows
+        rows.rows()
     );
     for_each(strips(to, rows), |strip: Strip<'_, E>| {
         strip.multiply(initial, rows, columns);
@@ -100,22 +51,23 @@ struct Strip<'a, E> {
     to: Pieces<'a, E>,
 }
 
-/// Cuts a result into strips, the same number for each thread. One thread computes a small product.
-fn strips<'a, E: Pooled>(to: Pieces<'a, E>, rows: &PackedRows<E>) -> Vec<Strip<'a, E>> {
+/// Cuts a result into strips of whole vectors, the same number for each thread. One thread computes a small product.
+fn strips<'a, E: Pooled>(to: Pieces<'a, E>, rows: Matrix<'_, E>) -> Vec<Strip<'a, E>> {
     let width = panel_columns::<E>();
     let all = to.iter().map(MatrixMut::cols).sum::<usize>();
     let panels = all.div_ceil(width);
-    let bytes = width * rows.depth.clamp(1, DEPTHS) * size_of::<E>();
+    let bytes = width * rows.cols().clamp(1, DEPTHS) * size_of::<E>();
     let most = (STRIP / bytes).max(1);
-    let threads = match rows.rows * rows.depth * all <= FEW_MULTIPLICATIONS {
+    let threads = match rows.rows() * rows.cols() * all <= FEW_MULTIPLICATIONS {
         true => 1,
         false => threads(),
     };
     let count = panels.div_ceil(most).next_multiple_of(threads).min(panels);
+    let vectors = all.div_ceil(vector_columns::<E>());
     let mut pieces = to.into_iter().filter(|to| to.cols() > 0);
     let mut rest = pieces.next();
     let strips = (0..count).map(|index| {
-        let bound = |index: usize| all.min(index * panels / count * width);
+        let bound = |index: usize| all.min(index * vectors / count * vector_columns::<E>());
         let columns = bound(index)..bound(index + 1);
         let mut to = Pieces::new();
         let mut space = columns.len();
@@ -139,14 +91,14 @@ impl<E: Pooled> Strip<'_, E> {
     fn multiply(
         mut self,
         mut initial: Initial<'_, E>,
-        rows: &PackedRows<E>,
+        rows: Matrix<'_, E>,
         from: &impl Columns<E>,
     ) {
         let width = panel_columns::<E>();
         if let Initial::OfColumns(numbers) = &mut initial {
             *numbers = &numbers[self.columns.clone()];
         }
-        let depth = rows.depth;
+        let depth = rows.cols();
         // Blocks of about the same depth, and one where there is no depth at all.
         let block = depth.div_ceil(depth.div_ceil(DEPTHS).max(1)).max(1);
         let panels = self.columns.len().div_ceil(width);
@@ -155,13 +107,8 @@ impl<E: Pooled> Strip<'_, E> {
             let depths = first..depth.min(first + block);
             let some = &mut packed[..panels * width * depths.len()];
             self.pack(&depths, from, some);
-            let columns = Panels::new(some, width, depths.len());
-            multiply_panels(
-                &mut self.to,
-                initial,
-                rows.panels().some_depths(depths),
-                columns,
-            );
+            let columns = Panels::new(some, depths.len());
+            multiply_panels(&mut self.to, initial, rows.some_cols(depths), columns);
             initial = Initial::Old;
         }
     }
@@ -231,18 +178,22 @@ mod tests {
         let [of_rows, of_columns, old] =
             [(m, 3), (n, 4), (m * n, 5)].map(|(len, seed)| noise::<E>(len, seed));
         let right = Matrix::new(&b, k, n);
-        let transposed: Vec<E> = (0..k * m).map(|i| a[i % m * k + i / m]).collect();
         let [wide_a, wide_b] = [wide(&a), wide(&b)];
         let sum = |i: usize, j: usize| -> f64 {
             (0..k).map(|l| wide_a[i * k + l] * wide_b[l * n + j]).sum()
         };
         let sums: Vec<f64> = (0..m * n).map(|at| sum(at / n, at % n)).collect();
-        // The left side with contiguous rows and with contiguous columns.
-        for left in [
+        // The rows stand beside numbers that are none of theirs.
+        let apart: Vec<E> = (0..m * (k + 3))
+            .map(|i| match i % (k + 3) {
+                l if l < k => a[i / (k + 3) * k + l],
+                _ => E::NAN,
+            })
+            .collect();
+        for rows in [
             Matrix::new(&a, m, k),
-            Matrix::new(&transposed, k, m).transposed(),
+            Matrix::new(&apart, m, k + 3).some_cols(0..k),
         ] {
-            let rows = PackedRows::new(left);
             for initial in [
                 Initial::Zero,
                 Initial::Old,
@@ -266,7 +217,7 @@ mod tests {
                 let widths = (0..n).step_by(width).map(|start| width.min(n - start));
                 let views = to.iter_mut().zip(widths);
                 let views = views.map(|(to, cols)| MatrixMut::strided(to, m, cols, cols + 1));
-                multiply_packed(views, initial, &rows, &right);
+                multiply_packed(views, initial, rows, &right);
                 // Each of the sums is rounded once for each product, and stays below this.
                 let most = 2.0 * (k as f64).sqrt() + 3.0;
                 let close = Absolute(epsilon * (k as f64 + 2.0) * most);
@@ -299,10 +250,10 @@ mod tests {
             let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
             let right = Matrix::new(&b, k, n);
             let columns = |some: Range<usize>| {
-                let rows = PackedRows::new(Matrix::new(&a, m, k));
+                let rows = Matrix::new(&a, m, k);
                 let mut to = vec![0.0; m * some.len()];
                 let view = MatrixMut::new(&mut to, m, some.len());
-                multiply_packed([view], Initial::Zero, &rows, &right.some_cols(some));
+                multiply_packed([view], Initial::Zero, rows, &right.some_cols(some));
                 to
             };
             same_for_all_threads(|| {
@@ -327,14 +278,9 @@ mod tests {
             b[7 * n + 60] = f32::INFINITY;
             a[9 * k + 7] = 0.0;
             let mut to = vec![0.0; m * n];
-            let rows = PackedRows::new(Matrix::new(&a, m, k));
+            let rows = Matrix::new(&a, m, k);
             let right = Matrix::new(&b, k, n);
-            multiply_packed(
-                [MatrixMut::new(&mut to, m, n)],
-                Initial::Zero,
-                &rows,
-                &right,
-            );
+            multiply_packed([MatrixMut::new(&mut to, m, n)], Initial::Zero, rows, &right);
             for (at, x) in to.iter().enumerate() {
                 match (at / n, at % n) {
                     (3, _) | (9, 60) => assert!(x.is_nan(), "{x} on {isa}"),
@@ -349,10 +295,10 @@ mod tests {
     #[should_panic(expected = "a number for each row")]
     fn a_bias_of_another_length_is_refused() {
         let numbers = [1.0_f32; 12];
-        let rows = PackedRows::new(Matrix::new(&numbers, 3, 4));
+        let rows = Matrix::new(&numbers, 3, 4);
         let right = Matrix::new(&numbers, 4, 3);
         let mut to = [0.0; 9];
         let to = MatrixMut::new(&mut to, 3, 3);
-        multiply_packed([to], Initial::OfRows(&[1.0; 2]), &rows, &right);
+        multiply_packed([to], Initial::OfRows(&[1.0; 2]), rows, &right);
     }
 }

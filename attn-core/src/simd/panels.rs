@@ -1,92 +1,70 @@
-//! Products of packed matrices: one microkernel for all instruction sets.
+//! Products with a packed right side: one microkernel for all instruction sets.
 //!
-//! A product reads each number of its sides many times. So both are copied to panels first, in the order in which the microkernel reads
-//! them: a panel of the left side has [`PANEL_ROWS`] rows, one of the right side [`panel_columns`] columns, and the numbers of a depth stand
-//! side by side, `[depth, rows]` and `[depth, columns]`. Whoever packs a side decides where its numbers come from: a matrix with any
-//! strides, or an image whose patches are nowhere a matrix.
+//! The numbers of the right side are copied to panels first, in the order in which the microkernel reads them: a panel has
+//! [`panel_columns`] columns, and the numbers of a depth stand side by side, `[depth, columns]`. Whoever packs them decides where they come
+//! from: a matrix with any strides, or an image whose patches are nowhere a matrix. The rows of the left side are read where they stand, a
+//! number at a time.
 //!
 //! ```text
-//! to[i][j] = start + Σ_k rows[k][i] columns[k][j]     for a tile of rows `i` and columns `j`: vectors along `j`, numbers of `i` in every lane
+//! to[i][j] = start + Σ_k rows[i][k] columns[k][j]     for a tile of rows `i` and columns `j`: vectors along `j`, numbers of `i` in every lane
 //! ```
 //!
 //! The sums of a tile stay in registers for the whole depth. Panels have the same sizes for all instruction sets. Those with fewer or
-//! shorter registers compute a pair of panels in several tiles.
+//! shorter registers compute a panel in several tiles.
 //!
 //! The result may be in pieces, side by side: the columns of a panel need not be neighbours in memory.
 
-use std::ops::Range;
-
 use super::slice::{load_any, store_any};
-use super::{Kernel, MatrixMut, Real, Vector, run};
+use super::{Kernel, Matrix, MatrixMut, Real, Vector, run};
 
-/// The rows of a panel of the left side.
-pub const PANEL_ROWS: usize = 8;
-
-/// The columns of a panel of the right side: three of the widest vectors.
+/// The columns of a panel: three of the widest vectors.
 pub const fn panel_columns<E>() -> usize {
-    VECTORS * 64 / size_of::<E>()
+    VECTORS * vector_columns::<E>()
 }
 
-/// The vectors of a row of a tile. With 8 rows there are 24 sums, which leaves registers for the factors.
+/// The columns of the widest vector. A panel may have few of them in use, and takes little time then.
+pub const fn vector_columns<E>() -> usize {
+    64 / size_of::<E>()
+}
+
+/// The vectors of a row of a tile.
 const VECTORS: usize = 3;
+
+/// The rows of a tile: there are 24 sums, which leaves registers for the factors.
+const ROWS: usize = 8;
+/// The same with 16 registers, for 12 sums.
+const FEW_ROWS: usize = 4;
 
 /// The most lanes of a tile.
 const MOST: usize = VECTORS * 16;
 
-/// The panels of one side of a product: `[panels, depth, width]`.
+/// The panels of the right side of a product: `[panels, depth, columns]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Panels<'a, E> {
     numbers: &'a [E],
-    width: usize,
     depth: usize,
-    /// The depths that are read.
-    some: (usize, usize),
 }
 
 impl<'a, E> Panels<'a, E> {
-    /// Panels of so many rows or columns.
+    /// Panels of this depth.
     ///
     /// # Panics
     /// If the last one is not whole.
     #[track_caller]
-    pub fn new(numbers: &'a [E], width: usize, depth: usize) -> Self {
+    pub fn new(numbers: &'a [E], depth: usize) -> Self {
+        let width = panel_columns::<E>();
         let panel = width * depth;
         assert!(
             panel == 0 || numbers.len().is_multiple_of(panel),
-            "{} numbers in panels of {width} x {depth}",
+            "{} numbers in panels of {depth} x {width}",
             numbers.len()
         );
-        Self {
-            numbers,
-            width,
-            depth,
-            some: (0, depth),
-        }
-    }
-
-    /// A range of the depths.
-    ///
-    /// # Panics
-    /// If the panels have fewer.
-    #[must_use]
-    #[track_caller]
-    pub fn some_depths(self, range: Range<usize>) -> Self {
-        assert!(
-            range.start <= range.end && range.end <= self.depth,
-            "depths {range:?} of {}",
-            self.depth
-        );
-        let some = (range.start, range.end);
-        Self { some, ..self }
-    }
-
-    fn depth(&self) -> usize {
-        self.some.1 - self.some.0
+        Self { numbers, depth }
     }
 
     fn panel(&self, index: usize) -> &'a [E] {
-        let panel = &self.numbers[index * self.depth * self.width..][..self.depth * self.width];
-        &panel[self.some.0 * self.width..self.some.1 * self.width]
+        let panel = self.depth * panel_columns::<E>();
+        &self.numbers[index * panel..][..panel]
     }
 }
 
@@ -110,26 +88,23 @@ pub enum Initial<'a, E> {
 /// instruction set only.
 ///
 /// # Panics
-/// If there are too few panels, or pieces have other numbers of rows.
+/// If there are too few panels, pieces have other numbers of rows, or the elements of a row are not contiguous.
 #[track_caller]
 pub fn multiply_panels<E: Real>(
     to: &mut [MatrixMut<'_, E>],
     initial: Initial<'_, E>,
-    rows: Panels<'_, E>,
+    rows: Matrix<'_, E>,
     columns: Panels<'_, E>,
 ) {
-    let count = to.first().map_or(0, MatrixMut::rows);
+    let count = rows.rows();
     let all = to.iter().map(MatrixMut::cols).sum();
     assert!(
         to.iter().all(|to| to.rows() == count)
-            && rows.width == PANEL_ROWS
-            && columns.width == panel_columns::<E>()
-            && rows.depth() == columns.depth(),
-        "panels of {} x {} and {} x {} for {to:?}",
-        rows.width,
-        rows.depth(),
-        columns.width,
-        columns.depth()
+            && rows.has_row_slices()
+            && rows.cols() == columns.depth,
+        "{count} rows of {} and panels of a depth of {} for {to:?}",
+        rows.cols(),
+        columns.depth
     );
     match initial {
         Initial::OfRows(x) => assert_eq!(x.len(), count, "a number for each row"),
@@ -141,7 +116,6 @@ pub fn multiply_panels<E: Real>(
         initial,
         rows,
         columns,
-        count,
         all,
     });
 }
@@ -149,10 +123,9 @@ pub fn multiply_panels<E: Real>(
 struct Product<'a, 'b, E> {
     to: &'a mut [MatrixMut<'b, E>],
     initial: Initial<'a, E>,
-    rows: Panels<'a, E>,
+    rows: Matrix<'a, E>,
     columns: Panels<'a, E>,
-    /// The numbers of rows and columns.
-    count: usize,
+    /// The number of columns.
     all: usize,
 }
 
@@ -164,34 +137,38 @@ impl<E: Real> Kernel for Product<'_, '_, E> {
     fn run<V: Vector<Element = E>>(mut self) {
         // The instruction sets with vectors of 32 bytes have 16 registers, the others 32.
         match size_of::<V>() {
-            32 => self.tiles::<V, 4>(),
-            _ => self.tiles::<V, PANEL_ROWS>(),
+            32 => self.tiles::<V, FEW_ROWS>(),
+            _ => self.tiles::<V, ROWS>(),
         }
     }
 }
 
 impl<E: Real> Product<'_, '_, E> {
-    /// All tiles, of `R` rows each.
+    /// All tiles, of `R` rows each. All of some rows are computed before others are read.
     #[inline(always)]
     fn tiles<V: Vector<Element = E>, const R: usize>(&mut self) {
-        let width = self.columns.width;
+        let width = panel_columns::<E>();
         let step = VECTORS * V::LANES;
-        for (panel, first) in (0..self.count).step_by(PANEL_ROWS).enumerate() {
-            let a = self.rows.panel(panel);
+        let count = self.rows.rows();
+        for first in (0..count).step_by(ROWS) {
             for (panel, left) in (0..self.all).step_by(width).enumerate() {
                 let b = self.columns.panel(panel);
-                let rows = PANEL_ROWS.min(self.count - first);
                 let columns = width.min(self.all - left);
                 for col in (0..columns).step_by(step) {
                     let columns = step.min(columns - col);
-                    for row in (0..rows).step_by(R) {
+                    for row in (first..count.min(first + ROWS)).step_by(R) {
+                        // The last tile has its last row several times.
+                        let mut a = [self.rows.row(count - 1); R];
+                        for (a, row) in a.iter_mut().zip(row..count) {
+                            *a = self.rows.row(row);
+                        }
                         let sums = match columns.div_ceil(V::LANES) {
-                            1 => tile::<V, R, 1>(a, row, b, col, width),
-                            2 => tile::<V, R, 2>(a, row, b, col, width),
-                            _ => tile::<V, R, VECTORS>(a, row, b, col, width),
+                            1 => tile::<V, R, 1>(a, b, col),
+                            2 => tile::<V, R, 2>(a, b, col),
+                            _ => tile::<V, R, VECTORS>(a, b, col),
                         };
-                        let rows = R.min(rows - row);
-                        self.write::<V>(&sums[..rows], first + row, left + col, columns);
+                        let rows = R.min(count - row);
+                        self.write::<V>(&sums[..rows], row, left + col, columns);
                     }
                 }
             }
@@ -235,33 +212,34 @@ impl<E: Real> Product<'_, '_, E> {
     }
 }
 
-/// The sums of `R` rows from `row` on, and of `N` vectors of columns from `col` on.
+/// The sums of `R` rows, and of `N` vectors of columns from `col` on.
 #[inline(always)]
 fn tile<V: Vector, const R: usize, const N: usize>(
-    a: &[V::Element],
-    row: usize,
+    a: [&[V::Element]; R],
     b: &[V::Element],
     col: usize,
-    width: usize,
 ) -> [[V::Element; MOST]; R] {
-    let depth = a.len() / PANEL_ROWS;
+    let width = panel_columns::<V::Element>();
+    let depth = a[0].len();
     assert!(
-        b.len() == depth * width && row + R <= PANEL_ROWS && col + N * V::LANES <= width,
-        "a tile within its panels"
+        a.iter().all(|a| a.len() == depth)
+            && b.len() == depth * width
+            && col + N * V::LANES <= width,
+        "a tile within its rows and its panel"
     );
     let mut sums = [[V::zero(); N]; R];
     for k in 0..depth {
-        // SAFETY: `k` is less than the depth. So `PANEL_ROWS` numbers of `a` stand from `k * PANEL_ROWS` on and `width` numbers of `b` from
-        // `k * width` on, and the tile is within these.
+        // SAFETY: `k` is less than the depth. So each row has a number `k`, and `width` numbers of `b` stand from `k * width` on, and the tile
+        // is within these.
         let (a, b) = unsafe {
             (
-                a.get_unchecked(k * PANEL_ROWS + row..k * PANEL_ROWS + row + R),
+                a.map(|a| *a.get_unchecked(k)),
                 b.get_unchecked(k * width + col..k * width + col + N * V::LANES),
             )
         };
         let b: [V; N] = std::array::from_fn(|i| V::load(&b[i * V::LANES..]));
         for (sums, a) in sums.iter_mut().zip(a) {
-            let a = V::splat(*a);
+            let a = V::splat(a);
             for (sum, b) in sums.iter_mut().zip(b) {
                 *sum = a.mul_add(b, *sum);
             }

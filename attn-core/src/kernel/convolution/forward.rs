@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Channels, Convolution, MANY_PATCHES, Start};
 use crate::kernel::multiply::copy;
-use crate::kernel::packed::{Columns, PackedRows, multiply_packed};
+use crate::kernel::packed::{Columns, multiply_packed};
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::for_each;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
@@ -95,14 +95,14 @@ fn packed_columns<E: Pooled>(
         .collect();
     for group in 0..of.groups {
         let some = group * channels..(group + 1) * channels;
-        let rows = PackedRows::new(w.some_rows(some.clone()));
+        let rows = w.some_rows(some.clone());
         let initial = match start {
             Start::Zero => Initial::Zero,
             Start::Accumulate => Initial::Old,
             Start::Row(bias) => Initial::OfRows(&bias[some]),
         };
         let to = images.iter_mut().filter_map(Iterator::next);
-        multiply_packed(to, initial, &rows, &Patches { x, of, group });
+        multiply_packed(to, initial, rows, &Patches { x, of, group });
     }
 }
 

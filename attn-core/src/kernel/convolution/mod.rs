@@ -6,7 +6,7 @@
 //!
 //! for the channels `c` of the group of `o`. What an output reads is its patch. Patches are copied to the rows, or the columns, of a
 //! matrix, as many of them at a time as a cache holds, and the matrix is multiplied with the weights. Forward, with the channels first, they are
-//! copied to the panels of a [packed product](super::packed) instead, and are in no matrix: see `is_packed`. Backwards, the product of gradients and weights is
+//! copied to the panels of a product with a [packed right side](super::packed) instead, and are in no matrix: see `is_packed`. Backwards, the product of gradients and weights is
 //! added where the numbers of its patches stand. If a group has one channel there is no product: see [`depthwise`].
 //!
 //! The derivative with respect to `x` is a convolution that is transposed. So there are three functions for both.
@@ -35,7 +35,7 @@ const PANEL: usize = 1 << 18;
 const FEW_PATCHES: usize = 64;
 /// The largest number.
 const MANY_PATCHES: usize = 512;
-/// The channels of a product of packed matrices.
+/// The channels of a product with packed patches.
 const FEW_CHANNELS: usize = 16;
 /// The outputs of an image in such a product.
 const FEW_OUTPUTS: usize = 32;
@@ -83,6 +83,14 @@ impl Slide {
             index.div_ceil(self.stride).min(self.output)
         };
         first(indices.start)..first(indices.end)
+    }
+
+    /// Which of these windows read an index of the input at a place, and the index of the first of them, if there are any.
+    fn inside(&self, windows: &Range<usize>, place: usize) -> Option<(usize, Range<usize>)> {
+        let all = self.around(&(0..self.input), place);
+        let some = windows.start.max(all.start)..windows.end.min(all.end);
+        let source = self.source(some.start, place)?;
+        (!some.is_empty()).then_some((source, some))
     }
 
     /// The windows that read one of these indices at any place, and perhaps others between them.
@@ -151,7 +159,7 @@ impl Convolution {
         self.input == self.groups
     }
 
-    /// Whether the product of a group is one of packed matrices, for images with the channels first. It does not depend on the number of images, so
+    /// Whether the product of a group is one with packed patches, for images with the channels first. It does not depend on the number of images, so
     /// the bits of one do not.
     ///
     /// With few channels or few multiplications for each number that is packed, `gemm` is as fast. If a window is one number, it reads the image where

@@ -12,7 +12,7 @@ use crate::kernel::lanes::for_lanes;
 use crate::kernel::transpose::{MAX_LANES, transpose_vectors};
 use crate::kernel::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, run};
+use crate::simd::{Kernel, Vector, prefetch, run};
 
 impl Convolution {
     /// The patches of a range of the outputs of all images, with the channels last.
@@ -200,6 +200,9 @@ const WIDE: usize = 8;
 /// The patches whose starts are known at a time.
 const SOME_STARTS: usize = 64;
 
+/// How many channels ahead numbers are asked for. Their lines are short and far apart, so that the processor would wait for each of them.
+const AHEAD: usize = 8;
+
 /// Copies rows of the patches of a range of outputs of one image, of a group of channels, from the row `first` on.
 struct CopyColumns<'a, E> {
     of: &'a Convolution,
@@ -216,61 +219,39 @@ impl<E: Real> Kernel for CopyColumns<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         let [height, width] = self.of.axes;
+        if self.to.rows() == 0 {
+            return;
+        }
         for (line, columns, at) in self.of.lines(self.outputs.clone()) {
-            for k_h in 0..height.kernel {
-                let h = height.source(line, k_h);
-                for k_w in 0..width.kernel {
-                    let place = k_h * width.kernel + k_w;
-                    let channel = self.first_channel(place);
-                    if channel * self.of.places() + place >= self.first + self.to.rows() {
-                        continue;
+            let inside = (0..width.kernel).map(|k_w| width.inside(&columns, k_w));
+            let inside: SmallVec<[_; 16]> = inside.collect();
+            let [mut channel, mut k_h, mut k_w] = self.of.place_of(self.first);
+            for row in 0..self.to.rows() {
+                let to = &mut self.to.row_mut(row)[at..at + columns.len()];
+                match (height.source(line, k_h), &inside[k_w]) {
+                    (Some(h), Some((w, some))) => {
+                        let from = channel * self.of.inputs() + h * width.input + w;
+                        if k_w == 0 {
+                            let soon = from + AHEAD * self.of.inputs();
+                            let soon = soon..soon + columns.len() * width.stride;
+                            self.x.get(soon).into_iter().for_each(prefetch);
+                        }
+                        let (before, rest) = to.split_at_mut(some.start - columns.start);
+                        let (to, after) = rest.split_at_mut(some.len());
+                        before.iter_mut().for_each(|to| *to = E::ZERO);
+                        every_nth::<V>(&self.x[from..], width.stride, to);
+                        after.iter_mut().for_each(|to| *to = E::ZERO);
                     }
-                    let mut inside = width.around(&(0..width.input), k_w);
-                    inside.end = inside.end.max(inside.start);
-                    let some = intersection(&columns, &inside);
-                    let from = h.zip(width.source(some.start, k_w));
-                    let from = from.filter(|_| !some.is_empty());
-                    let from = from.map(|(h, w)| h * width.input + w);
-                    self.copy::<V>(channel, place, from, at, [&columns, &some]);
+                    _ => to.fill(E::ZERO),
+                }
+                k_w += 1;
+                if k_w == width.kernel {
+                    (k_h, k_w) = (k_h + 1, 0);
+                }
+                if k_h == height.kernel {
+                    (channel, k_h) = (channel + 1, 0);
                 }
             }
-        }
-    }
-}
-
-impl<E: Real> CopyColumns<'_, E> {
-    /// The first channel whose row for a place is one of those that are copied, or behind them.
-    fn first_channel(&self, place: usize) -> usize {
-        self.first.saturating_sub(place).div_ceil(self.of.places())
-    }
-
-    /// The numbers of a channel and those behind it that windows read at a place. Those of `some` start at `from`, the others are zeros.
-    #[inline(always)]
-    fn copy<V: Vector<Element = E>>(
-        &mut self,
-        mut channel: usize,
-        place: usize,
-        from: Option<usize>,
-        at: usize,
-        [columns, some]: [&Range<usize>; 2],
-    ) {
-        let width = &self.of.axes[1];
-        let places = self.of.places();
-        let end = self.first + self.to.rows();
-        while channel * places + place < end {
-            let row = channel * places + place - self.first;
-            let to = &mut self.to.row_mut(row)[at..at + columns.len()];
-            if let Some(from) = from {
-                let x = &self.x[channel * self.of.inputs() + from..];
-                let (before, rest) = to.split_at_mut(some.start - columns.start);
-                let (to, after) = rest.split_at_mut(some.len());
-                before.fill(E::ZERO);
-                every_nth::<V>(x, width.stride, to);
-                after.fill(E::ZERO);
-            } else {
-                to.fill(E::ZERO);
-            }
-            channel += 1;
         }
     }
 }
@@ -282,16 +263,14 @@ fn every_nth<V: Vector>(x: &[V::Element], stride: usize, to: &mut [V::Element]) 
         1 => for_lanes!(V, to.len(), [x], [to], store_any(load_any::<V>(x), to)),
         2 => {
             // Plain Rust: the compiler makes vectors of a constant number of numbers.
-            const SOME: usize = 16;
-            let (mut x, mut to) = (x, to);
-            while to.len() >= SOME && x.len() >= 2 * SOME {
-                let (some, rest) = to.split_at_mut(SOME);
-                for (to, x) in some.iter_mut().zip(x[..2 * SOME].chunks_exact(2)) {
-                    *to = x[0];
-                }
-                (x, to) = (&x[2 * SOME..], rest);
+            let (some, rest) = to.as_chunks_mut::<16>();
+            let count = some.len().min(x.len() / 32);
+            let (pairs, x) = x.split_at(32 * count);
+            for (to, x) in some.iter_mut().zip(pairs.as_chunks::<32>().0) {
+                *to = std::array::from_fn(|i| x[2 * i]);
             }
-            for (to, x) in to.iter_mut().zip(x.iter().step_by(2)) {
+            let some = some[count..].as_flattened_mut();
+            for (to, x) in some.iter_mut().chain(rest).zip(x.iter().step_by(2)) {
                 *to = *x;
             }
         }
