@@ -281,7 +281,7 @@ impl<E: Element> Parameters<E> {
 #[cfg(test)]
 mod tests {
     use dfdx::{
-        prelude::BuildModule,
+        nn::DeviceBuildExt,
         tensor::{Cpu, NoneTape},
     };
 
