@@ -1,5 +1,5 @@
 //! Lesson 10: an encoder of whole texts with mean pooling. Texts have different lengths: valid lengths exclude padding from the
-//! attention and from the mean.
+//! attention and from the mean. A batch has texts of similar lengths, so that little of it is padding.
 //!
 //! The question: are all brackets closed in the right order?
 //!
@@ -9,6 +9,7 @@
 
 use anyhow::{Result, ensure};
 use attn::{
+    batches::{BatchSampler, PaddedBatch, pad},
     dfdx::prelude::*,
     model,
     train::{AdamWConfig, Cosine},
@@ -21,6 +22,8 @@ const ROOM: usize = 4;
 const LONGEST: usize = 16;
 const BATCH: usize = 64;
 const STEPS: u64 = 1500;
+/// Texts to learn from.
+const TEXTS: usize = 20_000;
 
 model! {
     /// Reads brackets, and answers yes or no.
@@ -40,11 +43,8 @@ model! {
     }
 }
 
-type Tokens = Tensor<(usize, usize), usize, Cpu>;
-type Lengths = Tensor<(usize,), usize, Cpu>;
-
 /// Texts as tokens, and the answers.
-struct Batch {
+struct Texts {
     texts: Vec<Vec<usize>>,
     answers: Vec<usize>,
 }
@@ -64,27 +64,30 @@ fn main() -> Result<()> {
         .trainer(AdamWConfig::default())
         .schedule(rates)
         .clip(1.0);
-    for step in 1..=STEPS {
-        let batch = Batch::random(BATCH, &mut rng);
-        let (tokens, lens) = batch.tensors(&device);
+    let texts = Texts::random(TEXTS, &mut rng);
+    let lengths = texts.texts.iter().map(Vec::len).collect();
+    let batches = BatchSampler::by_length(lengths, BATCH)?
+        .shuffled(10)
+        .drop_last()
+        .endless();
+    for (step, batch) in (1..=STEPS).zip(batches) {
+        let batch = texts.some(&batch);
+        let PaddedBatch { ids, lens } = batch.padded(&device)?;
         let answers = device.tensor_from_vec(batch.answers, (BATCH,));
-        let loss = trainer.step((tokens, lens, answers))?.loss;
+        let loss = trainer.step((ids, lens, answers))?.loss;
         if step % 250 == 0 || step == 1 {
-            let right = 100.0 * accuracy(trainer.model(), &device, &mut rng);
+            let right = 100.0 * accuracy(trainer.model(), &device, &mut rng)?;
             println!("step {step:>4}  loss {loss:.3}  right about new texts: {right:.1}%");
         }
     }
     let reader = trainer.into_model();
-    let right = accuracy(&reader, &device, &mut rng);
+    let right = accuracy(&reader, &device, &mut rng)?;
     // Half of the texts are closed, so a guess is right about half of the time. This run ends at 92%.
     ensure!(right > 0.8, "the brackets have to be learned: {right}");
     println!();
-    let batch = Batch::random(8, &mut rng);
-    for (text, (answer, found)) in batch
-        .texts
-        .iter()
-        .zip(batch.answers.iter().zip(answers(&reader, &device, &batch)))
-    {
+    let new = Texts::random(8, &mut rng);
+    let found = answers(&reader, &device, &new)?;
+    for (text, (answer, found)) in new.texts.iter().zip(new.answers.iter().zip(found)) {
         let text: String = text.iter().map(|token| BRACKETS[*token]).collect();
         let words = ["not closed", "closed"];
         println!(
@@ -95,7 +98,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-impl Batch {
+impl Texts {
     /// Half of the texts are closed. In the others, two brackets have swapped places or changed kinds.
     fn random(count: usize, rng: &mut StdRng) -> Self {
         let mut texts = Vec::new();
@@ -116,19 +119,16 @@ impl Batch {
         Self { texts, answers }
     }
 
-    fn tensors(&self, device: &Cpu) -> (Tokens, Lengths) {
-        let lens: Vec<usize> = self.texts.iter().map(Vec::len).collect();
-        let longest = lens.iter().copied().max().unwrap_or(0);
-        let mut tokens = Vec::new();
-        for text in &self.texts {
-            tokens.extend(text);
-            tokens.extend(vec![ROOM; longest - text.len()]);
+    /// Those with these indices.
+    fn some(&self, indices: &[usize]) -> Self {
+        Self {
+            texts: indices.iter().map(|&at| self.texts[at].clone()).collect(),
+            answers: indices.iter().map(|&at| self.answers[at]).collect(),
         }
-        let count = self.texts.len();
-        (
-            device.tensor_from_vec(tokens, (count, longest)),
-            device.tensor_from_vec(lens, (count,)),
-        )
+    }
+
+    fn padded(&self, device: &Cpu) -> Result<PaddedBatch<Cpu>> {
+        Ok(pad(&self.texts, ROOM, device)?)
     }
 }
 
@@ -158,15 +158,16 @@ fn is_closed(text: &[usize]) -> bool {
     open.is_empty()
 }
 
-fn answers(reader: &Reader<f32, Cpu>, device: &Cpu, batch: &Batch) -> Vec<usize> {
-    let logits = reader.forward(batch.tensors(device)).as_vec();
+fn answers(reader: &Reader<f32, Cpu>, device: &Cpu, texts: &Texts) -> Result<Vec<usize>> {
+    let PaddedBatch { ids, lens } = texts.padded(device)?;
+    let logits = reader.forward((ids, lens)).as_vec();
     let pairs = logits.chunks(2);
-    pairs.map(|pair| usize::from(pair[1] > pair[0])).collect()
+    Ok(pairs.map(|pair| usize::from(pair[1] > pair[0])).collect())
 }
 
-fn accuracy(reader: &Reader<f32, Cpu>, device: &Cpu, rng: &mut StdRng) -> f64 {
-    let batch = Batch::random(500, rng);
-    let found = answers(reader, device, &batch);
-    let right = found.iter().zip(&batch.answers).filter(|(a, b)| a == b);
-    right.count() as f64 / batch.answers.len() as f64
+fn accuracy(reader: &Reader<f32, Cpu>, device: &Cpu, rng: &mut StdRng) -> Result<f64> {
+    let new = Texts::random(500, rng);
+    let found = answers(reader, device, &new)?;
+    let right = found.iter().zip(&new.answers).filter(|(a, b)| a == b);
+    Ok(right.count() as f64 / new.answers.len() as f64)
 }

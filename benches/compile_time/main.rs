@@ -28,6 +28,7 @@ fn main() -> std::io::Result<()> {
     let cases = [
         Case::new("empty", "")?,
         Case::new("gpt", &gpt())?,
+        Case::new("trained_gpt", &trained_gpt())?,
         Case::new("bodies", &bodies())?,
     ];
     let mut times = cases.each_ref().map(|_| Vec::new());
@@ -38,11 +39,12 @@ fn main() -> std::io::Result<()> {
             times.push(case.check()?);
         }
     }
-    let [empty, gpt, bodies] = times.map(median);
+    let [empty, gpt, trained_gpt, bodies] = times.map(median);
     println!("{:<36} {:>11} {:>15}", "", "cargo check", "more than empty");
     for (what, time) in [
         ("empty", empty),
         ("the GPT on the page of `model!`", gpt),
+        ("the same with a loss and a trainer", trained_gpt),
         ("50 bodies", bodies),
     ] {
         let [time, more] = [time, time.saturating_sub(empty)].map(|time| time.as_secs_f64());
@@ -59,6 +61,28 @@ fn gpt() -> String {
         .find("\n}\n")
         .map_or(start, |end| start + end + 3);
     format!("use attn::model;\n\n{}", &page[start..end])
+}
+
+/// The same with a loss, and a step of its trainer.
+fn trained_gpt() -> String {
+    let gpt = gpt();
+    let body = gpt.trim_end().strip_suffix('}').unwrap_or_default();
+    format!(
+        "{body}
+            fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {{
+                cross_entropy(forward(tokens), targets)
+            }}
+        }}
+
+        use attn::{{prelude::*, train::{{AdamWConfig, TrainError}}}};
+
+        type Ids = Tensor<(usize, usize), usize, Cpu>;
+
+        pub fn train(model: Gpt<f32, Cpu>, batch: (Ids, Ids)) -> Result<f64, TrainError<CpuError>> {{
+            let mut trainer = model.trainer(AdamWConfig::default()).clip(1.0);
+            Ok(trainer.step(batch)?.loss)
+        }}"
+    )
 }
 
 /// Ten bodies of each kind.

@@ -55,5 +55,28 @@ fn the_backward_pass_ends_where_nothing_before_is_trained() {
         .unfreeze("blocks.0.*");
     let middle = bytes_of_step(&mut middle);
     assert!(three < middle && middle <= four);
+    sums_of_frozen_parameters();
     assert_eq!(memory::allocated(), 0, "all memory went back");
+}
+
+/// An attention adds up no gradient that is not wanted.
+fn sums_of_frozen_parameters() {
+    let frozen = |pattern: &str| {
+        let trainer = Sums::<f64, Cpu>::trained_by(adamw()).freeze(pattern);
+        let mut trainer = trainer;
+        let found = trainer.parameters().into_iter().filter(|of| of.frozen);
+        let numbers: usize = found.map(|of| of.dims.iter().product::<usize>()).sum();
+        (bytes_of_step(&mut trainer), 8 * numbers as u64)
+    };
+    let all = bytes_of_step(&mut Sums::<f64, Cpu>::trained_by(adamw()));
+    for pattern in [
+        "attention.*sink*",
+        "talking.*sink*",
+        "attention.*norm*",
+        "talking.*norm*",
+    ] {
+        let (bytes, less) = frozen(pattern);
+        assert!(less > 0, "{pattern}");
+        assert_eq!(bytes + less, all, "{pattern}");
+    }
 }

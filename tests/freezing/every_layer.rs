@@ -67,6 +67,11 @@ fn a_language_model_with_a_tied_table() {
 }
 
 #[test]
+fn gains_sinks_and_matrices_of_heads() {
+    each_parameter::<Sums<f64, Cpu>>();
+}
+
+#[test]
 fn rounds_and_kinds_of_parameters() {
     for pattern in [
         "blocks.*",

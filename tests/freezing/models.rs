@@ -90,6 +90,26 @@ model_of_test!(
     (Ids<Rank2<2, 5>>, Ids<Rank2<2, 5>>)
 );
 
+model! {
+    /// Parameters whose gradients an attention adds up.
+    pub(crate) struct Sums<d = 8>;
+
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let x = x + attention::<2, mask = causal, normalizer = sink, qk_norm = rms, name = attention>(x);
+        x + attention::<4, mask = causal, normalizer = sink, qk_norm = rms, talking_heads = both, name = talking>(x)
+    }
+
+    fn loss(x: [batch, seq, d], target: [batch, seq, d]) -> [] {
+        mean::<[batch, seq, d]>(pow(forward(x) - target, 2))
+    }
+}
+
+model_of_test!(
+    Sums,
+    |number| (numbers("x", number), numbers("target", number)),
+    (Dense<Rank3<2, 5, 8>>, Dense<Rank3<2, 5, 8>>)
+);
+
 pub(crate) fn adamw() -> AdamWConfig {
     AdamWConfig {
         lr: 0.01,

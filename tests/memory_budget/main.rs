@@ -111,6 +111,38 @@ macro_rules! plans {
                 declare!(BOUND B);
             })*
 
+            macro_rules! promised {
+                ($Model:ty) => {
+                    <$Model>::activation_bytes($($length),*)
+                };
+            }
+
+            /// The bytes of each plan with any number of last rounds.
+            #[allow(dead_code, reason = "of `splits`")]
+            fn plans() -> Vec<Vec<usize>> {
+                let of_plan = |plan| {
+                    let each = (0..).map_while(|last| all::M::__activation_bytes_of_plan(plan, last));
+                    each.collect::<Vec<_>>()
+                };
+                (0..).map(of_plan).take_while(|bytes| !bytes.is_empty()).collect()
+            }
+
+            /// For each bound, whether only a loop in two parts has the bytes of the chosen plan.
+            #[allow(dead_code, reason = "some models have no loop that is worth it")]
+            pub(super) fn splits() -> Vec<bool> {
+                let plans = plans();
+                let is_split = |chosen: usize| {
+                    let (whole, split): (Vec<_>, Vec<_>) = plans
+                        .iter()
+                        .partition(|bytes| bytes.iter().all(|of| *of == bytes[0]));
+                    let has = |of: &[&Vec<usize>], inner: fn(&Vec<usize>) -> &[usize]| {
+                        of.iter().any(|bytes| inner(bytes).contains(&chosen))
+                    };
+                    !has(&whole, |bytes| bytes) && has(&split, |bytes| &bytes[1..bytes.len() - 1])
+                };
+                vec![$(is_split(promised!($plan::M))),*]
+            }
+
             macro_rules! run {
                 ($Model:ty) => {{
                     let $dev = Cpu::seed_from_u64(7);
@@ -121,12 +153,6 @@ macro_rules! plans {
                     let outcome: Outcome = ran.parameters(&model);
                     outcome
                 }};
-            }
-
-            macro_rules! promised {
-                ($Model:ty) => {
-                    <$Model>::activation_bytes($($length),*)
-                };
             }
 
             macro_rules! taken {
@@ -295,6 +321,17 @@ plans! {
     }
     |dev| tensor::<_, f32>("x", (3, Const::<6>));
     [p1 1] [p2 2] [p3 3] [p4 4] [p5 5] [p6 6] [p7 7] [p8 8] [p9 9]
+}
+
+#[test]
+fn bounds_split_loops() {
+    for (name, splits) in [
+        ("gpt", gpt::splits()),
+        ("loops", loops::splits()),
+        ("in_a_row", in_a_row::splits()),
+    ] {
+        assert!(splits.contains(&true), "{name}: {splits:?}");
+    }
 }
 
 mod functions {

@@ -127,11 +127,6 @@ impl<E: Pooled> Array<E> {
             ..self
         }
     }
-
-    /// An uninitialised array with the shape of a matrix.
-    pub fn like(matrix: Matrix<'_, E>) -> Self {
-        Self::uninit(matrix.rows(), [matrix.cols()])
-    }
 }
 
 /// Computed indices. They count as [activations](crate::memory), too.

@@ -116,7 +116,7 @@ impl<'a> PlanSearch<'a> {
             self.note();
         }
         match self.step {
-            Step::All if fits || all == 0 => return self.next_plan(),
+            Step::All if fits || all == 0 || !self.is_split() => return self.next_plan(),
             Step::All => self.among = [0, all],
             Step::Middle if fits => self.among[0] = at + 1,
             Step::Middle if at + 1 < all => {
@@ -162,6 +162,20 @@ impl<'a> PlanSearch<'a> {
             last: all_rounds(self.rounds),
         };
         self.step = Step::All;
+    }
+
+    /// Whether the first rounds of a loop compute more again than the last ones. If not, all numbers of last rounds are the same plan.
+    const fn is_split(&self) -> bool {
+        let loops = self.plans[self.at.plan].rounds;
+        let mut index = 0;
+        while index < loops.len() {
+            let [first, last] = loops[index];
+            if first != last {
+                return true;
+            }
+            index += 1;
+        }
+        false
     }
 
     const fn work(&self) -> u64 {
@@ -368,6 +382,27 @@ mod tests {
                 assert!(found.is_none_or(|at| bytes(at) as u64 <= budget));
             }
         }
+    }
+
+    #[test]
+    fn a_plan_that_splits_no_loop_is_asked_once() {
+        let whole = PlanWork {
+            outside: 7,
+            rounds: &[[3, 3], [0, 0]],
+        };
+        let split = PlanWork {
+            outside: 7,
+            rounds: &[[3, 3], [1, 0]],
+        };
+        let plans = [whole, split, whole];
+        let mut search = PlanSearch::new(10, &[8, 9], &plans);
+        let mut asked = [0; 3];
+        while let Some(at) = search.next() {
+            asked[at.plan] += 1;
+            search.takes(11);
+        }
+        assert_eq!([asked[0], asked[2]], [1, 1]);
+        assert!(asked[1] > 1, "{asked:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use dfdx::{
 };
 
 use super::arena::{Flat, Numbers, Reservations};
-use super::{Arena, GradTarget, GradientRefs, Gradients, Slot, WantsGradient, zeros};
+use super::{Arena, Array, GradTarget, GradientRefs, Gradients, Slot, WantsGradient, zeros};
 use crate::{
     Backend, Element,
     composed::reshape,
@@ -516,6 +516,19 @@ impl<E: Element> Operand<E> {
     /// The destination of its gradient.
     pub fn target<'a>(&self) -> GradTarget<'a, E> {
         GradTarget::slot(self.slot)
+    }
+
+    /// An array for its gradient, if this is wanted. [`add_array`](Self::add_array) adds it.
+    pub fn d_array(&self) -> Option<Array<E>> {
+        let is_wanted = self.slot.is_wanted();
+        is_wanted.then(|| Array::uninit(self.rows, [self.width]))
+    }
+
+    /// Adds an array to its gradient.
+    pub fn add_array(&self, d: Option<Array<E>>, gradients: &mut Gradients<E>) {
+        if let Some(d) = d {
+            self.target().add(1.0, d.as_slice(), gradients);
+        }
     }
 
     /// The slot of its gradient.

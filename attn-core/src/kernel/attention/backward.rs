@@ -74,7 +74,7 @@ impl<E: Pooled> Attention<'_, E> {
             true => self.tasks_of_heads(),
             false => self.division().0,
         };
-        let mut sums = GradientSums::new(self, tasks, d.score.is_some());
+        let mut sums = GradientSums::new(self, tasks, &d);
         let as_given = [(d.q, q.layout), (d.k, k.layout), (d.v, v.layout)];
         let as_given = as_given.map(|(matrix, layout)| Heads { matrix, layout });
         let mut score = d.score;
@@ -225,7 +225,9 @@ impl<E: Pooled> Attention<'_, E> {
 
     fn backward_sequence(&self, saved: &Saved<'_, E>, d: Gradient<'_, E>) {
         let queries = Queries::load(self, saved);
-        if let Normalizer::Sink(sink) = self.normalizer {
+        if let Normalizer::Sink(sink) = self.normalizer
+            && !d.sums.sink.is_empty()
+        {
             queries.sink_gradients(sink, d.sums.sink);
         }
         let mut d_q = QueryGradients::new(self.sizes, self.division().0);

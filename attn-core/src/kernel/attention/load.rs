@@ -74,6 +74,7 @@ pub(super) struct BackwardRows<'a, E> {
     pub first: usize,
     pub d: Matrix<'a, E>,
     pub to: MatrixMut<'a, E>,
+    /// Empty if it is not requested.
     pub d_gain: &'a mut [E],
 }
 
@@ -90,7 +91,8 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
             d,
             ..
         } = self;
-        head_transform::backward_rows::<V>(transform, x, first, d, &mut self.to, Some(self.d_gain));
+        let d_gain = Some(self.d_gain).filter(|d_gain| !d_gain.is_empty());
+        head_transform::backward_rows::<V>(transform, x, first, d, &mut self.to, d_gain);
     }
 }
 
@@ -104,6 +106,7 @@ pub(super) struct BackwardHeads<'a, E> {
     pub d: Vec<Matrix<'a, E>>,
     /// As `x`.
     pub to: Vec<MatrixMut<'a, E>>,
+    /// Empty if it is not requested.
     pub d_gain: &'a mut [E],
 }
 
@@ -115,6 +118,7 @@ impl<E: Pooled> Kernel for BackwardHeads<'_, E> {
     fn run<V: Vector<Element = E>>(mut self) {
         let width = self.d.first().map_or(0, Matrix::cols);
         let mut biased = Buffer::uninit(width);
+        let mut d_gain = Some(self.d_gain).filter(|d_gain| !d_gain.is_empty());
         for row in 0..self.x.first().map_or(0, Matrix::rows) {
             let heads = self.x.iter().zip(&self.d).zip(&mut self.to).enumerate();
             for (head, ((x, d), to)) in heads {
@@ -124,7 +128,7 @@ impl<E: Pooled> Kernel for BackwardHeads<'_, E> {
                     self.first + row,
                     d.row(row),
                     to.row_mut(row),
-                    Some(&mut *self.d_gain),
+                    d_gain.as_deref_mut(),
                     &mut biased,
                 );
             }

@@ -2,7 +2,9 @@
 
 use super::layout::equal_chunks;
 use super::plan::{QUERIES_PER_TASK, Tile};
-use super::{Attention, PairSink, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens};
+use super::{
+    Attention, Gradients, PairSink, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens,
+};
 use crate::kernel::{Buffer, MatrixMut, Pooled};
 use crate::simd::call;
 
@@ -26,9 +28,9 @@ pub(super) struct GradientSums<E: Pooled> {
 pub(super) struct SequenceSums<'a, E> {
     /// The partial sums of the tasks of every key head.
     pub tasks: Vec<TaskSums<'a, E>>,
-    /// `[width]` for every chunk of [`QUERIES_PER_TASK`] queries.
+    /// `[width]` for every chunk of [`QUERIES_PER_TASK`] queries, or nothing if the gradient is not requested.
     pub query_gains: Vec<&'a mut [E]>,
-    /// `[heads]`
+    /// `[heads]`, or nothing if the gradient is not requested.
     pub sink: &'a mut [E],
     /// The gradients of the matrices that mix heads, `[tasks, 2, heads, heads]`, if heads talk.
     pub mixing: &'a mut [E],
@@ -47,7 +49,7 @@ pub(super) struct TaskSums<'a, E> {
     pairs: Option<&'a dyn PairSink<E>>,
     /// `[group, width]`, or nothing if the similarity has no weights.
     w: &'a mut [E],
-    /// `[width]`
+    /// `[width]`, or nothing if the gradient is not requested.
     pub key_gain: &'a mut [E],
 }
 
@@ -80,14 +82,16 @@ fn of_head<E>(group_sums: &mut [E], group: usize, h: usize) -> &mut [E] {
 }
 
 impl<E: Pooled> GradientSums<E> {
-    /// Accumulators of zeros.
-    pub(super) fn new(attention: &Attention<'_, E>, tasks: usize, with_score: bool) -> Self {
+    /// Accumulators of zeros for the gradients `d`.
+    pub(super) fn new(attention: &Attention<'_, E>, tasks: usize, d: &Gradients<'_, E>) -> Self {
         let sizes = attention.sizes;
         let key_heads = tasks * sizes.batch * sizes.kv_heads;
         let heads = key_heads * sizes.group();
-        let score = attention.score.filter(|_| with_score);
+        let score = attention.score.filter(|_| d.score.is_some());
         let score = score.map_or(SumLens::default(), |score| score.sums());
         let additive = matches!(attention.similarity, Similarity::Additive { .. });
+        let zeros = |is_wanted: bool, len: usize| Buffer::zeros(if is_wanted { len } else { 0 });
+        let chunks = sizes.batch * sizes.query.div_ceil(QUERIES_PER_TASK);
         Self {
             sizes,
             tasks,
@@ -95,16 +99,14 @@ impl<E: Pooled> GradientSums<E> {
             per_head: Buffer::zeros(heads * score.per_head),
             shared: Buffer::zeros(key_heads * score.shared),
             per_sequence: Buffer::zeros(heads * score.per_sequence),
-            w: Buffer::zeros(if additive { heads * sizes.width } else { 0 }),
-            key_gain: Buffer::zeros(key_heads * sizes.width),
-            query_gain: Buffer::zeros(
-                sizes.batch * sizes.query.div_ceil(QUERIES_PER_TASK) * sizes.width,
+            w: zeros(additive, heads * sizes.width),
+            key_gain: zeros(d.key_gain.is_some(), key_heads * sizes.width),
+            query_gain: zeros(d.query_gain.is_some(), chunks * sizes.width),
+            sink: zeros(d.sink.is_some(), sizes.batch * sizes.heads),
+            mixing: zeros(
+                attention.talking.is_any(),
+                sizes.batch * tasks * 2 * sizes.heads * sizes.heads,
             ),
-            sink: Buffer::zeros(sizes.batch * sizes.heads),
-            mixing: Buffer::zeros(match attention.talking.is_any() {
-                true => sizes.batch * tasks * 2 * sizes.heads * sizes.heads,
-                false => 0,
-            }),
         }
     }
 

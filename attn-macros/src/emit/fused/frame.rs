@@ -216,10 +216,10 @@ impl BlockNode<'_, LayerFrame<'_>> {
         let sizes: Vec<_> = sizes.map(|size| quote!(#size)).collect();
         let field = self.parameter(field);
         ParameterGradient {
-            make: quote!(let mut #name = p::Array::<E>::like(#field.matrix());),
+            make: quote!(let mut #name = #field.d_array();),
             footprints: vec![tracked_code::array(&sizes)],
-            argument: quote!(Some(#name.#view())),
-            add: quote!(#field.target().add(1.0, #name.as_slice(), gradients);),
+            argument: quote!(#name.as_mut().map(p::Array::#view)),
+            add: quote!(#field.add_array(#name, gradients);),
         }
     }
 

@@ -54,7 +54,7 @@ struct Task<'a, E: Pooled> {
     d_k: Buffer<E>,
     /// `[kv_heads, key, value_width]`
     d_v: Buffer<E>,
-    /// `[heads]`
+    /// `[heads]`, or nothing if it is not requested.
     d_sink: Buffer<E>,
     /// The gradients of the matrices that mix scores and weights, `[2, heads, heads]`.
     mixing: &'a mut [E],
@@ -101,12 +101,13 @@ impl<E: Pooled> Attention<'_, E> {
             of_tasks[i % count].push(sums);
         }
         let mixing = equal_chunks(d.sums.mixing, count);
+        let sinks = d.sums.sink.len();
         let tasks = of_tasks.into_iter().zip(mixing);
         let tasks = tasks.map(|(sums, mixing)| Task {
             blocks: Vec::new(),
             d_k: Buffer::zeros(sizes.kv_heads * sizes.key * sizes.width),
             d_v: Buffer::zeros(sizes.kv_heads * sizes.key * sizes.value_width),
-            d_sink: Buffer::zeros(sizes.heads),
+            d_sink: Buffer::zeros(sinks),
             mixing,
             sums,
         });
@@ -333,7 +334,9 @@ impl<E: Pooled> Attention<'_, E> {
                 scores,
                 d,
             });
-            if let Normalizer::Sink(sinks) = self.normalizer {
+            if let Normalizer::Sink(sinks) = self.normalizer
+                && !d_sink.is_empty()
+            {
                 for (lse, delta) in lse.iter().zip(deltas) {
                     // Rounding must not lift the sink above the sum.
                     let weight: f64 = (sinks[h] - *lse).into();

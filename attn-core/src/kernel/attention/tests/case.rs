@@ -373,12 +373,12 @@ pub(super) fn attend<E: Kernels>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Re
     attend_asking(case, x, d_out, true)
 }
 
-/// Runs the kernels, and asks for the gradients of the score or does not.
+/// Runs the kernels, and asks for the gradients of parameters or does not.
 pub(super) fn attend_asking<E: Kernels>(
     case: &Case,
     x: &Tensors<E>,
     d_out: &[E],
-    with_score: bool,
+    with_parameters: bool,
 ) -> Results<E> {
     assert!(!case.weights);
     let d = ResultGradients {
@@ -386,7 +386,7 @@ pub(super) fn attend_asking<E: Kernels>(
         weights: Vec::new(),
         lse: Vec::new(),
     };
-    attend_with(case, x, &d, with_score)
+    attend_with(case, x, &d, with_parameters)
 }
 
 /// Runs the kernels.
@@ -394,7 +394,7 @@ pub(super) fn attend_with<E: Kernels>(
     case: &Case,
     x: &Tensors<E>,
     d: &ResultGradients<E>,
-    with_score: bool,
+    with_parameters: bool,
 ) -> Results<E> {
     let sizes = case.sizes;
     let Sizes {
@@ -469,18 +469,18 @@ pub(super) fn attend_with<E: Kernels>(
             q: heads_mut(of_q, q_axes, &mut d.q).matrix,
             k: heads_mut(of_k, k_axes, &mut d.k).matrix,
             v: heads_mut(of_v, v_axes, &mut d.v).matrix,
-            score: with_score.then(|| ScoreGradients {
+            score: with_parameters.then(|| ScoreGradients {
                 per_head: MatrixMut::new(&mut d_score, heads, lens.per_head),
                 shared: &mut d.shifts,
                 per_sequence: MatrixMut::empty(),
                 pairs: &mut [],
             }),
-            query_gain: case.rms.then_some(&mut d.query_gain[..]),
-            key_gain: case.rms.then_some(&mut d.key_gain[..]),
+            query_gain: (case.rms && with_parameters).then_some(&mut d.query_gain[..]),
+            key_gain: (case.rms && with_parameters).then_some(&mut d.key_gain[..]),
             w: case
                 .additive
                 .then(|| MatrixMut::new(&mut d.w, heads, width)),
-            sink: (!d.sink.is_empty()).then_some(&mut d.sink[..]),
+            sink: (!d.sink.is_empty() && with_parameters).then_some(&mut d.sink[..]),
             mix_scores: None,
             mix_weights: None,
         },
