@@ -6,8 +6,9 @@ use super::{
     TrainError, Trainable, Trainer,
     across::{Across, Description},
     model::ErrOf,
+    ready, train,
 };
-use crate::train::{Algorithm, Collective, Optimizer, parameters::for_each};
+use crate::train::{Algorithm, Collective, Optimizer, collective::program, parameters::for_each};
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Trains on several ranks: processes, or threads of one. Each has a model and a trainer with the same settings, and calls
@@ -96,10 +97,32 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         gathered
     }
 
-    /// Whether the state is that of all parameters, not of a share.
-    pub(crate) fn has_whole_state(&self) -> bool {
-        let across = self.across.as_ref();
-        across.is_none_or(Across::has_whole_state)
+    /// The ranks, if there are several.
+    pub(crate) fn collective(&mut self) -> Option<&mut dyn Collective> {
+        self.across.as_mut().map(Across::collective_mut)
+    }
+
+    /// Before the first step, and behind a change of what is trained: brings the ranks together, which check that they are set up the same.
+    pub(in crate::train) fn join(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
+        let Some(across) = self.across.as_mut().filter(|across| !across.has_shards()) else {
+            return Ok(());
+        };
+        let parameters = ready(&mut self.parameters, &mut self.model)?;
+        train(
+            parameters,
+            &self.optimizer,
+            &self.model,
+            &mut self.knows_trained,
+        )?;
+        across
+            .collective_mut()
+            .agree("program", &program().to_le_bytes())?;
+        across.gather_state(&mut self.optimizer.state)?;
+        let settings = (self.clip, self.seed, self.ema, self.non_finite);
+        let description = || describe(&self.optimizer, &self.model, settings);
+        across.join(parameters, description)?;
+        self.has_news = true;
+        Ok(())
     }
 
     /// The state was set to that of all parameters, on every rank.
@@ -111,7 +134,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// Tells the other ranks of an error that they may not have, so that they do not wait for this one. A step that is not finite is so on
     /// all of them, which go on.
-    pub(super) fn tell_ranks<T>(&mut self, done: &Result<T, TrainError<ErrOf<M>>>) {
+    pub(in crate::train) fn tell_ranks<T>(&mut self, done: &Result<T, TrainError<ErrOf<M>>>) {
         if let (Err(error), Some(across)) = (done, &mut self.across)
             && !matches!(error, TrainError::NotFinite { .. } | TrainError::NoBatch)
         {
