@@ -5,7 +5,8 @@
 //! cargo run --release --example char_lm -- --data FILE --out FOLDER
 //! ```
 //!
-//! Each evaluation saves a checkpoint, and so does Ctrl-C: `--resume` goes on to the same bits. `generate` writes with a checkpoint.
+//! Each evaluation saves a checkpoint, and so does Ctrl-C: `--resume` goes on to the same bits. `generate` writes with a checkpoint. Several
+//! processes train it together with `mpirun -n 2 cargo run --release --features mpi --example char_lm`.
 
 mod bible;
 
@@ -16,7 +17,7 @@ use attn::{
     generate::Sampling,
     prelude::*,
     text::Vocabulary,
-    train::{AdamWConfig, Cosine, FitConfig, FitEnd},
+    train::{AdamWConfig, Cosine, FitConfig, FitEnd, processes},
     viz::{Labels, TrainingLog, Viewer},
 };
 use clap::Parser;
@@ -72,12 +73,14 @@ fn main() -> Result<()> {
     static STOP: AtomicBool = AtomicBool::new(false);
     let args = Args::parse();
     let device = Cpu::seed_from_u64(SEED);
+    let mut ranks = processes()?;
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))?;
 
     // The text as numbers: a resumed run has saved what they mean. The last tenth is held out.
     let text = bible::text(args.data.as_deref())?;
     let new = Vocabulary::characters_or_bytes(&text, VOCAB)?;
-    let run = Checkpoints::new(&args.out).keep_last(2).run(args.resume)?;
+    let run = Checkpoints::new(&args.out).keep_last(2);
+    let run = run.run_across(&mut ranks, args.resume)?;
     let vocab = run.json("tokenizer.json")?.unwrap_or(new);
     let tokens = vocab.encode(&text)?;
     let (train, held_out) = tokens.split_at(tokens.len() * 9 / 10);
@@ -91,12 +94,15 @@ fn main() -> Result<()> {
         steps: args.steps,
     };
     let model = device.build_module::<Gpt, f32>();
-    let mut trainer = model.trainer(adamw).schedule(rates).clip(1.0);
+    let trainer = model.trainer(adamw).schedule(rates).clip(1.0);
+    let mut trainer = trainer.across(ranks);
     let mut state = run.load(&mut trainer)?;
 
-    // Blocks from random places, each with the characters that come next. A resumed run goes on with those that it would have had.
+    // Blocks from random places, each with the characters that come next. A resumed run goes on with those that it would have had, and each
+    // process takes a part of every batch.
     let blocks = RandomBlocks::new(train, (BATCH, BLOCK), SEED, &device);
     let blocks = blocks.context("the text is too short")?.at(state.step);
+    let blocks = blocks.of_rank(trainer.rank(), trainer.ranks())?;
     let measured = Blocks::new(held_out, (BATCH, BLOCK), &device)?.spread(40 * BATCH);
 
     // Steps, evaluations and checkpoints, with lines of progress, up to the last step or Ctrl-C.
@@ -110,9 +116,13 @@ fn main() -> Result<()> {
         .evaluate(|trainer| trainer.try_evaluate_all(measured.clone().pairs()))
         .save(|trainer, state| run.save(state, trainer.contents().json("tokenizer.json", &vocab)))
         .observe(|state, event| log.observe(state, event))
+        .agree("data", &tokens)
         .stop(&STOP)
         .run(blocks.pairs(), &mut state)?;
     log.finish();
+    if trainer.rank() > 0 {
+        return Ok(()); // One process writes.
+    }
 
     // The model goes on from the beginning of the text, token by token.
     let model = trainer.model();

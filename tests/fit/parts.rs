@@ -148,11 +148,16 @@ fn the_records_of_another_run_are_replaced_on_request_only() {
         "{error}"
     );
     assert_eq!(Metrics::read(&file).unwrap().len(), 1);
-    TrainingLog::replacing(folder.path(), &new).unwrap();
+    let started = FitEvent::Started(config(1, 0));
+    let mut log = TrainingLog::replacing(folder.path(), &new).unwrap().quiet();
+    // Of several ranks, one alone is told that the run begins.
+    assert_eq!(Metrics::read(&file).unwrap().len(), 1);
+    log.observe(&new, started).unwrap();
     assert_eq!(Metrics::read(&file).unwrap(), []);
     // A run that was killed before its first step has none of steps.
     fs::write(&file, "{\"step\":0,\"validation_loss\":2.0}\n").unwrap();
-    TrainingLog::new(folder.path(), &new).unwrap();
+    let mut log = TrainingLog::new(folder.path(), &new).unwrap().quiet();
+    log.observe(&new, started).unwrap();
     assert_eq!(Metrics::read(&file).unwrap(), []);
 }
 

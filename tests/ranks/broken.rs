@@ -117,7 +117,10 @@ fn settings_that_differ() {
         });
         for end in ends {
             let error = end.unwrap().unwrap_err().to_string();
-            assert_eq!(error, "rank 1 has another settings than rank 0");
+            assert_eq!(
+                error,
+                "rank 1 has other settings than rank 0: give all trainers the same settings, learning rates and step"
+            );
         }
     }
 }

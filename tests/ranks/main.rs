@@ -7,6 +7,7 @@
 
 mod broken;
 mod equal;
+mod fit;
 mod numbers;
 mod operations;
 mod state;

@@ -75,7 +75,9 @@ fn values_agree(ranks: &mut impl Collective) -> Result<(), CollectiveError> {
         Err(error) => {
             assert_eq!(
                 error.to_string(),
-                format!("rank {last} has another data than rank 0")
+                format!(
+                    "rank {last} has other data than rank 0: copy the same files to all machines, and read them in the same way"
+                )
             );
         }
         Ok(()) => assert_eq!(last, 0),

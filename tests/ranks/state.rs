@@ -1,9 +1,9 @@
 //! What each rank keeps, sends and saves.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use attn::{
-    checkpoint::{Checkpoints, LoadOptions},
+    checkpoint::{CheckpointError, Checkpoints, LoadOptions, Problem},
     dfdx::prelude::*,
     train::{AdamWConfig, Alone, Threads, TrainError, Trainer},
 };
@@ -81,18 +81,7 @@ fn a_checkpoint_goes_on_with_any_number_of_ranks() {
         let first = Threads::run(before, |rank| {
             let mut trainer = trainer(rank);
             let losses: Vec<_> = (0..4).map(|number| step(&mut trainer, number)).collect();
-            if before > 1 && trainer.rank() == 0 {
-                let refused = checkpoints.save(9, &trainer.contents(), None);
-                let message = refused.unwrap_err().to_string();
-                assert!(
-                    message.contains("call `gather_state` on all of them"),
-                    "{message}"
-                );
-            }
-            trainer.gather_state().unwrap();
-            if trainer.rank() == 0 {
-                checkpoints.save(4, &trainer.contents(), None).unwrap();
-            }
+            checkpoints.save(4, &trainer.contents(), None).unwrap();
             // Steps go on behind it.
             (losses, step(&mut trainer, 4))
         });
@@ -114,6 +103,90 @@ fn a_checkpoint_goes_on_with_any_number_of_ranks() {
             assert_eq!(first[0].1, second[0]);
         }
     }
+}
+
+/// Checkpoints of two steps by three ranks, with other folders for some of them.
+fn save(folder: impl Fn(usize) -> PathBuf + Sync) -> Vec<Result<(), CheckpointError>> {
+    let saved = Threads::run(3, |rank| {
+        let mut trainer = trainer(rank);
+        let checkpoints = Checkpoints::new(folder(trainer.rank()));
+        for number in 0..2 {
+            step(&mut trainer, number);
+            checkpoints.save(
+                number as u64,
+                &trainer.contents().json("n.json", &number),
+                None,
+            )?;
+        }
+        Ok(())
+    });
+    saved.into_iter().map(Result::unwrap).collect()
+}
+
+fn load(checkpoints: &Checkpoints) -> Result<u64, CheckpointError> {
+    let mut trainer = Gpt::<f64, Cpu>::with_seed(1).trainer(AdamWConfig::default());
+    let checkpoint = checkpoints.latest()?.unwrap();
+    trainer.load(&checkpoint, LoadOptions::default())?;
+    Ok(trainer.state().step)
+}
+
+#[test]
+fn each_rank_writes_its_shard_and_one_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    for saved in save(|_| folder.path().into()) {
+        saved.unwrap();
+    }
+    let checkpoints = Checkpoints::new(folder.path());
+    let files = |step| {
+        let files = fs::read_dir(checkpoints.at(step).unwrap().folder()).unwrap();
+        let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        files.collect::<BTreeSet<_>>()
+    };
+    let shard = |rank| format!("optimizer-0000{rank}-of-00003.safetensors");
+    let shards = [1, 2, 3].map(shard);
+    let expected = ["model.safetensors", "n.json"].map(String::from);
+    let expected: BTreeSet<_> = expected.into_iter().chain(shards.clone()).collect();
+    assert_eq!(files(1), expected);
+    assert_eq!(load(&checkpoints).unwrap(), 2);
+
+    // A shard of another step, and one that is not there.
+    let of = |step: u64, rank| checkpoints.at(step).unwrap().folder().join(shard(rank));
+    fs::copy(of(0, 2), of(1, 2)).unwrap();
+    let error = load(&checkpoints).unwrap_err();
+    assert!(matches!(error.problem, Problem::OtherShard), "{error}");
+    assert_eq!(error.path, of(1, 2));
+    fs::remove_file(of(1, 2)).unwrap();
+    let error = load(&checkpoints).unwrap_err();
+    let Problem::Shard { name, ranks: 3 } = &error.problem else {
+        panic!("{error}")
+    };
+    assert_eq!(*name, shard(2));
+    assert!(
+        error
+            .to_string()
+            .contains("`optimizer-00002-of-00003.safetensors` is missing")
+    );
+}
+
+#[test]
+fn a_folder_that_ranks_do_not_share_gets_no_checkpoint() {
+    let all = tempfile::tempdir().unwrap();
+    let folder = |rank| all.path().join((rank == 2).to_string());
+    for (rank, saved) in save(folder).into_iter().enumerate() {
+        let error = saved.unwrap_err();
+        let is_named = match (rank, &error.problem) {
+            (2, Problem::NotShared { rank: 2 }) => true,
+            (_, Problem::Rank { rank: 2, reason }) => reason.contains("all ranks share"),
+            _ => false,
+        };
+        assert!(is_named, "{error}");
+    }
+    assert!(Checkpoints::new(folder(0)).steps().unwrap().is_empty());
+    assert_eq!(
+        fs::read_dir(folder(0)).unwrap().count(),
+        1,
+        "the lock alone"
+    );
 }
 
 /// The batches before it count in the step behind it, and the averages are those of all ranks.
@@ -177,16 +250,17 @@ fn a_rank_gathers_the_lists_that_others_have_updated_since_the_state_was_set() {
     }
 }
 
+/// All leave for a run of their own. The last rank may have ended before.
 #[test]
-fn a_trainer_goes_on_alone_behind_a_gathered_state_and_is_refused_without_one() {
-    let run = |ranks: usize, gathers: bool| {
+fn a_trainer_goes_on_alone_with_the_state_of_all_ranks() {
+    let run = |ranks: usize, ends: bool| {
         let all = Threads::run(ranks, |rank| {
             let mut trainer = trainer(rank);
             for number in 0..3 {
                 step(&mut trainer, number);
             }
-            if gathers {
-                trainer.gather_state().unwrap();
+            if ends && trainer.rank() == 2 {
+                return Ok(Vec::new());
             }
             let mut trainer = trainer.across(Alone::default());
             let mut steps = Vec::new();
@@ -199,10 +273,10 @@ fn a_trainer_goes_on_alone_behind_a_gathered_state_and_is_refused_without_one() 
         all.into_iter().map(Result::unwrap).collect::<Vec<_>>()
     };
     let expected = run(1, false).swap_remove(0).unwrap();
-    for found in run(3, true) {
+    for found in run(3, false) {
         assert_same(&found.unwrap(), &expected, 1e-12);
     }
-    for refused in run(3, false) {
+    for refused in &run(3, true)[..2] {
         assert!(matches!(refused, Err(TrainError::Share)), "{refused:?}");
     }
 }

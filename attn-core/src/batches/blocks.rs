@@ -85,6 +85,8 @@ pub struct RandomBlocks<T, D> {
     seed: u64,
     device: D,
     position: u64,
+    /// The blocks of each batch that are read.
+    rows: Range<usize>,
 }
 
 impl<T: Tokens, D: TensorFromVec<usize>> RandomBlocks<T, D> {
@@ -100,7 +102,42 @@ impl<T: Tokens, D: TensorFromVec<usize>> RandomBlocks<T, D> {
             seed,
             device: device.clone(),
             position: 0,
+            rows: 0..shape.0,
         })
+    }
+
+    /// The part of each batch that a rank of several has: all of them together have the batches of one process.
+    ///
+    /// ```
+    /// use attn::{batches::RandomBlocks, dfdx::prelude::*};
+    ///
+    /// let text: Vec<usize> = (0..100).collect();
+    /// let blocks = || RandomBlocks::new(&text, (5, 3), 1337, &Cpu::default());
+    /// let all = blocks()?.next().unwrap()?.ids.as_vec();
+    /// let mut parts = Vec::new();
+    /// for rank in 0..2 {
+    ///     parts.extend(blocks()?.of_rank(rank, 2)?.next().unwrap()?.ids.as_vec());
+    /// }
+    /// assert_eq!(parts, all);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// PyTorch: `DistributedSampler(num_replicas=ranks, rank=rank)`.
+    ///
+    /// # Errors
+    /// [`DataError::Ranks`] if there are more ranks than blocks in a batch.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    #[doc(alias("DistributedSampler", "num_replicas"))]
+    pub fn of_rank(mut self, rank: usize, ranks: usize) -> Result<Self, DataError> {
+        assert!(rank < ranks, "there is no rank {rank} of {ranks}");
+        let (batch, _) = self.shape;
+        if batch < ranks {
+            return Err(DataError::Ranks { batch, ranks });
+        }
+        self.rows = batch * rank / ranks..batch * (rank + 1) / ranks;
+        Ok(self)
     }
 
     /// The number of batches so far, which is all that a resumed run needs.
@@ -129,7 +166,8 @@ impl<T: Tokens, D: TensorFromVec<usize>> Iterator for RandomBlocks<T, D> {
         let (batch, seq) = self.shape;
         let mut words = Words::new(self.seed, Subject::Blocks, self.position);
         let places = self.tokens.len() - seq;
-        let starts = (0..batch).map(|_| words.below(places));
+        let starts: Vec<_> = (0..batch).map(|_| words.below(places)).collect();
+        let starts = starts[self.rows.clone()].iter().copied();
         self.position += 1;
         Some(TokenBatch::read(&self.tokens, starts, seq, &self.device))
     }

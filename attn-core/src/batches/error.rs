@@ -47,6 +47,17 @@ pub enum DataError {
         bytes: u64,
     },
 
+    /// There are more ranks than rows in a batch.
+    #[error(
+        "a batch of {batch} has no part for each of {ranks} ranks: take larger batches, or fewer ranks"
+    )]
+    Ranks {
+        /// The number of its rows.
+        batch: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+
     /// A file has no tokens.
     #[error("{path} is empty", path = path.display())]
     Empty {

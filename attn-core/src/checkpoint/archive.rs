@@ -35,7 +35,7 @@ use crate::Element;
 /// ```
 #[derive(Debug)]
 pub struct Archive<R> {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     pub(super) header: Header,
     data: R,
 }
@@ -98,17 +98,7 @@ impl<R: Read> Archive<R> {
         read(self).map_err(|problem| problem.at(&path))
     }
 
-    /// Compares the names, types and shapes with the expected ones, then reads the numbers and compares their checksum.
-    pub(super) fn read(
-        self,
-        expected: &[Expected],
-        options: LoadOptions,
-    ) -> Result<Values, Problem> {
-        let mismatch = compare(expected, &self.header.tensors, options);
-        self.read_unless(mismatch, options)
-    }
-
-    /// Reads the numbers if `mismatch` is empty.
+    /// Reads the numbers if `mismatch` is empty, and compares their checksum.
     pub(super) fn read_unless(
         mut self,
         mismatch: Mismatch,
@@ -139,13 +129,13 @@ pub(super) struct Expected {
 }
 
 /// The differences between the tensors of a file and those that it should have.
-pub(super) fn compare(
+pub(super) fn compare<'a>(
     expected: &[Expected],
-    found: &BTreeMap<String, Located>,
+    found: impl IntoIterator<Item = (&'a String, &'a Located)>,
     options: LoadOptions,
 ) -> Mismatch {
     let mut mismatch = Mismatch::default();
-    let mut extra: BTreeMap<_, _> = found.iter().collect();
+    let mut extra: BTreeMap<_, _> = found.into_iter().collect();
     for Expected {
         name,
         described,

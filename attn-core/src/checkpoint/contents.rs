@@ -1,6 +1,7 @@
 //! The contents of a checkpoint.
 
 use std::{
+    cell::{RefCell, RefMut},
     collections::BTreeSet,
     ffi::OsStr,
     fmt::{self, Debug},
@@ -15,12 +16,30 @@ use super::{
     CheckpointError, Problem, optimizer, tensors,
     write::{Metadata, write},
 };
-use crate::{Element, disk, train::OptimizerState};
+use crate::{
+    Element, disk,
+    train::{Collective, OptimizerState},
+};
 
 /// The file with the weights of a checkpoint.
 pub(super) const MODEL: &str = "model.safetensors";
 /// The file with the state of the optimizer of a checkpoint.
 pub(super) const OPTIMIZER: &str = "optimizer.safetensors";
+
+/// The file with the shard of a rank, counted from 1.
+pub(super) fn shard_name(rank: usize, ranks: usize) -> String {
+    format!("optimizer-{:05}-of-{ranks:05}.safetensors", rank + 1)
+}
+
+/// How many ranks wrote the shard that has this name.
+pub(super) fn ranks_of(name: &str) -> Option<usize> {
+    let numbers = name
+        .strip_prefix("optimizer-")?
+        .strip_suffix(".safetensors")?;
+    let (rank, ranks) = numbers.split_once("-of-")?;
+    let (rank, ranks): (usize, usize) = (rank.parse().ok()?, ranks.parse().ok()?);
+    (rank > 0 && shard_name(rank - 1, ranks) == name).then_some(ranks)
+}
 
 /// The files of a new checkpoint.
 ///
@@ -37,6 +56,14 @@ pub(super) const OPTIMIZER: &str = "optimizer.safetensors";
 #[derive(Default)]
 pub struct Contents<'a> {
     files: Vec<(String, Box<WriteFile<'a>>)>,
+    /// The ranks that save together, if there are several: rank 0 writes the files, and each one its shard.
+    across: Option<Across<'a>>,
+}
+
+struct Across<'a> {
+    ranks: RefCell<&'a mut dyn Collective>,
+    /// The state of the optimizer, without which it is among the files.
+    shard: Option<Box<WriteFile<'a>>>,
 }
 
 type WriteFile<'a> = dyn Fn(&mut dyn Write) -> Result<(), Problem> + 'a;
@@ -62,14 +89,45 @@ impl<'a> Contents<'a> {
     /// Adds the state of an optimizer, as `optimizer.safetensors`.
     pub fn optimizer<E: Element, A>(self, state: &'a OptimizerState<E, A>) -> Self {
         self.file(OPTIMIZER, |file| {
-            let (metadata, tensors) = optimizer::stored(state);
+            let (metadata, tensors) = optimizer::stored(state, |_| true);
             write(file, metadata, &tensors)
         })
     }
 
-    /// Contents that cannot be saved.
-    pub(super) fn refused(self, problem: impl Fn() -> Problem + 'a) -> Self {
-        self.file(OPTIMIZER, move |_| Err(problem()))
+    /// Saves them together with the other ranks.
+    pub(super) fn across(mut self, ranks: &'a mut dyn Collective) -> Self {
+        self.across = Some(Across {
+            ranks: RefCell::new(ranks),
+            shard: None,
+        });
+        self
+    }
+
+    /// Adds the lists of the parameters that this rank updates, as its shard.
+    pub(super) fn shard<E: Element, A>(
+        mut self,
+        state: &'a OptimizerState<E, A>,
+        own: &'a BTreeSet<String>,
+    ) -> Self {
+        if let Some(across) = &mut self.across {
+            across.shard = Some(Box::new(|file| {
+                let (metadata, tensors) = optimizer::stored(state, |name| own.contains(name));
+                write(file, metadata, &tensors)
+            }));
+        }
+        self
+    }
+
+    /// The ranks that save together, if there are several.
+    pub(super) fn ranks(&self) -> Option<RefMut<'_, &'a mut dyn Collective>> {
+        let across = self.across.as_ref();
+        across.map(|across| across.ranks.borrow_mut())
+    }
+
+    /// Whether each rank has a shard.
+    pub(super) fn is_sharded(&self) -> bool {
+        let across = self.across.as_ref();
+        across.is_some_and(|across| across.shard.is_some())
     }
 
     /// Adds any other value, as JSON. JSON has no NaN and no infinity: they are saved as `null`.
@@ -96,12 +154,19 @@ impl<'a> Contents<'a> {
         self.check_names().map_err(|problem| problem.at(folder))?;
         disk::create_folder(folder)?;
         for (name, write) in &self.files {
-            let path = folder.join(name);
-            disk::create(&path, |file| {
-                write(file).map_err(|problem| problem.at(&path))
-            })?;
+            create(&folder.join(name), write)?;
         }
         Ok(disk::sync_folder(folder)?)
+    }
+
+    /// Writes the shard of this rank into the folder, which is there, and syncs it to the disk.
+    pub(super) fn write_shard(&self, folder: &Path, name: &str) -> Result<(), CheckpointError> {
+        let across = self.across.as_ref();
+        if let Some(write) = across.and_then(|across| across.shard.as_ref()) {
+            create(&folder.join(name), write)?;
+            disk::sync_folder(folder)?;
+        }
+        Ok(())
     }
 
     fn check_names(&self) -> Result<(), Problem> {
@@ -117,6 +182,10 @@ impl<'a> Contents<'a> {
         }
         Ok(())
     }
+}
+
+fn create(path: &Path, write: &WriteFile<'_>) -> Result<(), CheckpointError> {
+    disk::create(path, |file| write(file).map_err(|problem| problem.at(path)))
 }
 
 impl Debug for Contents<'_> {

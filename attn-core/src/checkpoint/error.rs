@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{TensorType, layout::MapError};
-use crate::disk::Failure;
+use crate::{disk::Failure, train::CollectiveError};
 
 /// An error of a file or a folder.
 ///
@@ -106,11 +106,42 @@ pub enum Problem {
         found: bool,
     },
 
-    /// A rank has the lists of the parameters that it updates, not those of all.
+    /// A shard of the optimizer's state is not there.
     #[error(
-        "the state of the optimizer is shared among the ranks: call `gather_state` on all of them before the checkpoint"
+        "the shard `{name}` is missing: {ranks} ranks wrote this checkpoint, and it is whole with the files of all of them alone"
     )]
-    Share,
+    Shard {
+        /// The name of its file.
+        name: String,
+        /// How many ranks wrote the checkpoint.
+        ranks: usize,
+    },
+
+    /// The shards of the optimizer's state are not of one checkpoint.
+    #[error("it is not of the same step as the shards before it: take all files of one checkpoint")]
+    OtherShard,
+
+    /// A rank does not see the files of another one.
+    #[error(
+        "rank {rank} does not see what rank 0 wrote here: the folder must be on a file system that all ranks share"
+    )]
+    NotShared {
+        /// The rank.
+        rank: usize,
+    },
+
+    /// Another rank could not save or begin.
+    #[error("rank {rank} has failed: {reason}")]
+    Rank {
+        /// The rank.
+        rank: usize,
+        /// Its error.
+        reason: String,
+    },
+
+    /// The ranks could not speak to each other.
+    #[error("{0}")]
+    Ranks(CollectiveError),
 
     /// A name occurs twice, in the header or in the model that is to be saved.
     #[error("`{name}` is there twice")]

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File, TryLockError},
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -12,8 +12,9 @@ use serde::de::DeserializeOwned;
 
 use super::{
     CheckpointError, Contents, LoadOptions, Problem,
-    contents::{MODEL, OPTIMIZER},
+    contents::{MODEL, OPTIMIZER, ranks_of, shard_name},
     load, load_optimizer,
+    optimizer::load_shards,
 };
 use crate::{
     Element, disk,
@@ -93,8 +94,13 @@ impl Checkpoints {
     pub fn lock_run(&self) -> Result<RunLock, CheckpointError> {
         disk::create_folder(&self.folder)?;
         Ok(RunLock {
-            _lock: self.lock(RUNNING, Problem::Running)?,
+            lock: self.lock(RUNNING, Problem::Running)?,
         })
+    }
+
+    /// The text in the lock file of a run.
+    pub(super) fn mark(&self) -> Result<Option<String>, CheckpointError> {
+        self.read(RUNNING)
     }
 
     /// Saves a checkpoint of this step. It replaces an older one of the same step.
@@ -102,20 +108,52 @@ impl Checkpoints {
     /// It becomes the [`latest`](Self::latest) checkpoint. It becomes the [`best`](Self::best) one if its `metric`, such as the loss on
     /// held-out data, is less than that of the best checkpoint so far. NaN is never the best.
     ///
+    /// Of several [ranks](crate::train::Trainer::across), all call it with the [contents](crate::train::Trainer::contents) of their trainers. Rank 0
+    /// writes the model and the other common files, and each rank its shard of the optimizer's state, `optimizer-00001-of-00002.safetensors`. The folder gets its name when
+    /// all are on the disk, and then the call returns on all ranks. The folder must be on a file system that all of them share. Where there is none, one
+    /// rank saves alone, after [`gather_state`](crate::train::Trainer::gather_state) on all: `Contents::new().model(trainer.model())`, and `.optimizer(..)` with a clone of
+    /// `trainer.state()`.
+    ///
     /// # Errors
     /// [`CheckpointError`] if the operating system returns an error, for example because the disk is full, or if another process is
-    /// saving to this folder. No checkpoint is lost then.
+    /// saving to this folder. No checkpoint is lost then. All ranks have an error if one has: [`Problem::Rank`] names that one, and
+    /// [`Problem::NotShared`] one that does not see the folder.
     pub fn save(
         &self,
         step: u64,
         contents: &Contents<'_>,
         metric: Option<f64>,
     ) -> Result<Checkpoint, CheckpointError> {
-        disk::create_folder(&self.folder)?;
-        let _lock = self.lock(SAVING, Problem::Busy)?;
-        self.clean_up()?;
-        let unfinished = self.hidden(step, UNFINISHED);
+        if let Some(mut ranks) = contents.ranks() {
+            return self.save_across(&mut **ranks, step, contents, metric);
+        }
+        let _lock = self.begin_save()?;
+        let unfinished = self.unfinished(step);
         let written = contents.write(&unfinished);
+        self.end_save(step, written, metric)
+    }
+
+    /// Locks the folder for a save, and makes room for it.
+    pub(super) fn begin_save(&self) -> Result<Lock, CheckpointError> {
+        disk::create_folder(&self.folder)?;
+        let lock = self.lock(SAVING, Problem::Busy)?;
+        self.clean_up()?;
+        Ok(lock)
+    }
+
+    /// The folder in which the checkpoint of a step is written.
+    pub(super) fn unfinished(&self, step: u64) -> PathBuf {
+        self.hidden(step, UNFINISHED)
+    }
+
+    /// Gives a checkpoint that was written its name, or removes what was written of it.
+    pub(super) fn end_save(
+        &self,
+        step: u64,
+        written: Result<(), CheckpointError>,
+        metric: Option<f64>,
+    ) -> Result<Checkpoint, CheckpointError> {
+        let unfinished = self.unfinished(step);
         if let Err(error) = written.and_then(|()| self.publish(step, &unfinished)) {
             // This frees space for the next attempt. If it fails as well, the first error is the important one.
             let _ = fs::remove_dir_all(&unfinished);
@@ -124,8 +162,13 @@ impl Checkpoints {
         self.point(LATEST, &name(step))?;
         self.update_best(step, metric)?;
         self.remove_old(step)?;
+        Ok(self.named(step))
+    }
+
+    /// The checkpoint of a step that has its final name.
+    pub(super) fn named(&self, step: u64) -> Checkpoint {
         let folder = self.folder.join(name(step));
-        Ok(Checkpoint { step, folder })
+        Checkpoint { step, folder }
     }
 
     /// The checkpoint of the last [`save`](Self::save), if there was one.
@@ -262,17 +305,8 @@ impl Checkpoints {
         if_found(fs::read_to_string(&path)).map_err(|error| Problem::io("read")(error).at(&path))
     }
 
-    /// The files in the folder; none if there is no folder.
     fn names(&self) -> Result<Vec<String>, CheckpointError> {
-        let read = || -> io::Result<Vec<String>> {
-            let Some(entries) = if_found(fs::read_dir(&self.folder))? else {
-                return Ok(Vec::new());
-            };
-            entries
-                .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-                .collect()
-        };
-        read().map_err(|error| Problem::io("read")(error).at(&self.folder))
+        names(&self.folder)
     }
 
     fn hidden(&self, step: u64, end: &str) -> PathBuf {
@@ -284,17 +318,39 @@ impl Checkpoints {
 #[derive(Debug)]
 #[must_use = "the folder is free again when this is dropped"]
 pub struct RunLock {
-    _lock: Lock,
+    lock: Lock,
+}
+
+impl RunLock {
+    /// Replaces the text in the lock file.
+    pub(super) fn set_mark(&self, mark: &str) -> io::Result<()> {
+        let mut file = &self.lock.0;
+        file.set_len(0)?;
+        file.write_all(mark.as_bytes())
+    }
 }
 
 #[derive(Debug)]
-struct Lock(File);
+pub(super) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // Closing the file is not enough: a child process that is being started may have it open for a moment.
         let _ = self.0.unlock();
     }
+}
+
+/// The files in a folder; none if there is no folder.
+fn names(folder: &Path) -> Result<Vec<String>, CheckpointError> {
+    let read = || -> io::Result<Vec<String>> {
+        let Some(entries) = if_found(fs::read_dir(folder))? else {
+            return Ok(Vec::new());
+        };
+        entries
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect()
+    };
+    read().map_err(|error| Problem::io("read")(error).at(folder))
 }
 
 fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
@@ -366,10 +422,11 @@ impl Checkpoint {
         load(model, self.folder.join(MODEL), options)
     }
 
-    /// Reads the state of the optimizer of a model: [`load_optimizer`] of `optimizer.safetensors`.
+    /// Reads the state of the optimizer of a model: [`load_optimizer`] of `optimizer.safetensors`, or of the shards of several ranks, whatever
+    /// their number.
     ///
     /// # Errors
-    /// As [`load_optimizer`].
+    /// As [`load_optimizer`]; [`Problem::Shard`] if a shard is missing, and [`Problem::OtherShard`] if one is of another step.
     pub fn load_optimizer<M, E, D, A>(
         &self,
         model: &M,
@@ -381,7 +438,27 @@ impl Checkpoint {
         D: Device<E>,
         A: Algorithm,
     {
-        load_optimizer(model, self.folder.join(OPTIMIZER), options)
+        let paths = self.shards()?;
+        match paths.is_empty() {
+            true => load_optimizer(model, self.folder.join(OPTIMIZER), options),
+            false => load_shards(model, &paths, options, &self.folder),
+        }
+    }
+
+    /// The shards of the optimizer's state, if several ranks wrote it.
+    fn shards(&self) -> Result<Vec<PathBuf>, CheckpointError> {
+        let names = names(&self.folder)?;
+        let Some(ranks) = names.iter().find_map(|name| ranks_of(name)) else {
+            return Ok(Vec::new());
+        };
+        let shards = (0..ranks).map(|rank| {
+            let name = shard_name(rank, ranks);
+            match names.contains(&name) {
+                true => Ok(self.folder.join(name)),
+                false => Err(Problem::Shard { name, ranks }.at(&self.folder)),
+            }
+        });
+        shards.collect()
     }
 
     /// Reads a file that [`Contents::json`] saved.

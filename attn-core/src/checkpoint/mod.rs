@@ -100,6 +100,7 @@
 //! | [`Contents`], [`Checkpoints::save`] | `torch.save({"model": .., "optimizer": ..}, ..)`, which is not atomic |
 //! | [`Checkpoints::keep_last`], [`Checkpoints::best`] | `save_total_limit`, `load_best_model_at_end` of Hugging Face's `Trainer` |
 
+mod across;
 mod archive;
 mod contents;
 mod error;

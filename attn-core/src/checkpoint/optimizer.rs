@@ -1,24 +1,25 @@
 //! The state of an [`Optimizer`](crate::train::Optimizer) as a safetensors file.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io::Read,
-    path::Path,
+    path::{Path, PathBuf},
     str::FromStr,
 };
 
 use dfdx::{nn::TensorCollection, tensor_ops::Device};
 
 use super::{
-    Archive, CheckpointError, LoadOptions, Problem, TensorType,
-    archive::Expected,
+    Archive, CheckpointError, LoadOptions, Mismatch, Problem, TensorType,
+    archive::{Expected, compare},
+    header::Located,
     number::{dtype_of, encode},
     tensors::{TensorKind, for_each},
     write::{Metadata, Stored, write},
 };
 use crate::{
     Element, disk,
-    train::{AVERAGE, Algorithm, List, OptimizerState},
+    train::{AVERAGE, Algorithm, List, OptimizerState, parameter_of},
 };
 
 /// The key of the step count in the metadata.
@@ -45,7 +46,7 @@ pub fn save_optimizer<E: Element, A>(
     state: &OptimizerState<E, A>,
     path: impl AsRef<Path>,
 ) -> Result<(), CheckpointError> {
-    let (metadata, tensors) = stored(state);
+    let (metadata, tensors) = stored(state, |_| true);
     let path = path.as_ref();
     disk::replace(path, |file| {
         write(file, metadata, &tensors).map_err(|problem| problem.at(path))
@@ -93,49 +94,102 @@ impl<R: Read> Archive<R> {
         D: Device<E>,
         A: Algorithm,
     {
-        self.with_path(|archive| read(archive, model, options))
+        let path = self.path.clone();
+        read(vec![self], model, options, &path)
     }
 }
 
-fn read<R: Read, M, E, D, A>(
-    archive: Archive<R>,
+/// Reads the state of an optimizer from the shards of several ranks.
+pub(super) fn load_shards<M, E, D, A>(
     model: &M,
+    paths: &[PathBuf],
     options: LoadOptions,
-) -> Result<OptimizerState<E, A>, Problem>
+    folder: &Path,
+) -> Result<OptimizerState<E, A>, CheckpointError>
 where
     M: TensorCollection<E, D>,
     E: Element,
     D: Device<E>,
     A: Algorithm,
 {
-    let step = step(archive.metadata())?;
-    let numbers = numbers_of(archive.metadata(), NUMBER)?;
-    let updates = numbers_of(archive.metadata(), UPDATES)?;
-    let frozen = archive.metadata().get(FROZEN);
-    let frozen = frozen.map(|names| names.lines().map(str::to_owned).collect());
-    let frozen: BTreeSet<_> = frozen.unwrap_or_default();
-    let expected = if step == 0 {
-        Vec::new()
-    } else {
-        lists(model, A::LISTS, &updates)
+    let archives = paths.iter().map(Archive::open);
+    read(archives.collect::<Result<_, _>>()?, model, options, folder)
+}
+
+/// Reads a state that is in these files together.
+fn read<R: Read, M, E, D, A>(
+    archives: Vec<Archive<R>>,
+    model: &M,
+    options: LoadOptions,
+    place: &Path,
+) -> Result<OptimizerState<E, A>, CheckpointError>
+where
+    M: TensorCollection<E, D>,
+    E: Element,
+    D: Device<E>,
+    A: Algorithm,
+{
+    let mut state = OptimizerState::default();
+    let mut found = BTreeMap::<_, &Located>::new();
+    for (index, archive) in archives.iter().enumerate() {
+        let of = described(archive.metadata()).map_err(|problem| problem.at(&archive.path))?;
+        if index == 0 {
+            state = of;
+        } else if (of.step, &of.numbers, &of.frozen) == (state.step, &state.numbers, &state.frozen)
+        {
+            state.updates.extend(of.updates);
+        } else {
+            return Err(Problem::OtherShard.at(&archive.path));
+        }
+        for (name, tensor) in &archive.header.tensors {
+            if found.insert(name, tensor).is_some() {
+                let name = name.clone();
+                return Err(Problem::Duplicate { name }.at(&archive.path));
+            }
+        }
+    }
+    let expected = match state.step {
+        0 => Vec::new(),
+        _ => lists(model, A::LISTS, &state.updates),
     };
-    let values = archive.read(&expected, options)?;
-    let lists = expected.into_iter().filter_map(|Expected { name, .. }| {
-        let numbers = values.numbers(&name)?;
-        Some((name, numbers))
-    });
+    let mismatch = compare(&expected, found, options);
+    if !mismatch.is_empty() {
+        return Err(Problem::Mismatch(mismatch).at(place));
+    }
+    for archive in archives {
+        let values =
+            archive.with_path(|archive| archive.read_unless(Mismatch::default(), options))?;
+        let lists = expected
+            .iter()
+            .filter_map(|Expected { name, .. }| Some((name.clone(), values.numbers(name)?)));
+        state.lists.extend(lists);
+    }
+    Ok(state)
+}
+
+/// The state without its lists.
+fn described<E, A>(metadata: &Metadata) -> Result<OptimizerState<E, A>, Problem> {
+    let frozen = metadata.get(FROZEN);
+    let frozen = frozen.map(|names| names.lines().map(str::to_owned).collect());
     Ok(OptimizerState {
-        step,
-        numbers,
-        lists: lists.collect(),
-        updates,
-        frozen,
+        step: step(metadata)?,
+        numbers: numbers_of(metadata, NUMBER)?,
+        updates: numbers_of(metadata, UPDATES)?,
+        frozen: frozen.unwrap_or_default(),
         ..OptimizerState::default()
     })
 }
 
-pub(super) fn stored<E: Element, A>(state: &OptimizerState<E, A>) -> (Metadata, Vec<Stored>) {
-    let tensors = state.lists.iter().map(|(name, numbers)| Stored {
+/// The state of the parameters that `has` takes by their names.
+pub(super) fn stored<E: Element, A>(
+    state: &OptimizerState<E, A>,
+    has: impl Fn(&str) -> bool,
+) -> (Metadata, Vec<Stored>) {
+    let lists = state
+        .lists
+        .iter()
+        .filter(|(name, _)| has(parameter_of(name)));
+    let tensors = lists.map(|(name, numbers)| Stored {
         name: name.clone(),
         described: list_of::<E>(numbers.len()),
         bytes: encode(numbers),
@@ -145,7 +199,7 @@ pub(super) fn stored<E: Element, A>(state: &OptimizerState<E, A>) -> (Metadata, 
         let names: Vec<_> = state.frozen.iter().map(String::as_str).collect();
         metadata.insert(FROZEN.into(), names.join("\n"));
     }
-    let updates = state.updates.iter();
+    let updates = state.updates.iter().filter(|(name, _)| has(name));
     metadata.extend(updates.map(|(name, count)| (format!("{UPDATES}{name}"), count.to_string())));
     // The shortest digits that are read as the same number.
     let numbers = state.numbers.iter();

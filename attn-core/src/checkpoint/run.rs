@@ -50,9 +50,10 @@ const STATE: &str = "fit.json";
 #[derive(Debug)]
 #[doc(alias("resume_from_checkpoint", "ckpt_path"))]
 pub struct Run {
-    checkpoints: Checkpoints,
-    last: Option<Checkpoint>,
-    _lock: RunLock,
+    pub(super) checkpoints: Checkpoints,
+    pub(super) last: Option<Checkpoint>,
+    /// The lock of the folder. Of several ranks, the first one has it.
+    pub(super) lock: Option<RunLock>,
 }
 
 impl Checkpoints {
@@ -73,7 +74,7 @@ impl Checkpoints {
             _ => Ok(Run {
                 checkpoints: self,
                 last,
-                _lock: lock,
+                lock: Some(lock),
             }),
         }
     }

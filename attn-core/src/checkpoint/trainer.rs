@@ -12,8 +12,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// follow alone.
     ///
     /// Training that goes on from a checkpoint has the same bits as training that was not interrupted, if the settings of the trainer, with
-    /// its [seed](Self::seed), are the same. Of several [ranks](Self::across), all call [`gather_state`](Self::gather_state) first, and one of them
-    /// saves; a run of any number of ranks goes on from it, each of which loads it.
+    /// its [seed](Self::seed), are the same.
+    ///
+    /// Of several [ranks](Self::across), all save, in a folder that they share: see [`Checkpoints::save`](super::Checkpoints::save). A run of any number of ranks goes on from it,
+    /// each of which loads it.
     ///
     /// ```
     /// # use attn::{prelude::*, train::AdamWConfig};
@@ -39,14 +41,14 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     #[doc(alias("state_dict", "save"))]
     pub fn contents(&mut self) -> Contents<'_> {
         self.model();
-        let is_whole = self.has_whole_state();
         let frozen = self.frozen();
         self.state_mut().frozen = frozen;
-        let (model, state) = self.parts();
+        let (model, state, across) = self.parts();
         let contents = Contents::new().model(model);
-        match is_whole {
-            true => contents.optimizer(state),
-            false => contents.refused(|| Problem::Share),
+        match across {
+            None => contents.optimizer(state),
+            Some((ranks, None)) => contents.optimizer(state).across(ranks),
+            Some((ranks, Some(own))) => contents.across(ranks).shard(state, own),
         }
     }
 

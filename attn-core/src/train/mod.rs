@@ -134,7 +134,7 @@ pub use algorithm::{Algorithm, InvalidSetting, LearningRate, List, ListSize, Lis
 #[cfg(feature = "mpi")]
 pub use collective::Mpi;
 pub use collective::{
-    Alone, Call, Collective, CollectiveError, Message, Outgoing, Pending, Threads,
+    Alone, Call, Collective, CollectiveError, Message, Outgoing, Pending, Threads, processes,
 };
 pub use decay::ParameterInfo;
 pub use ema::Ema;
@@ -150,6 +150,7 @@ pub use schedule::{Constant, Cosine, Linear, Noam, Schedule, Wsd};
 pub use schedule_free::{ScheduleFree, ScheduleFreeConfig};
 pub use sgd::{Sgd, SgdConfig};
 pub use state::OptimizerState;
+pub(crate) use state::parameter_of;
 pub(crate) use trainer::AVERAGE;
 pub use trainer::{
     Averaged, Counted, NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer,

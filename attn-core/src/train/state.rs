@@ -73,6 +73,12 @@ impl<E, A> OptimizerState<E, A> {
     }
 }
 
+/// The parameter of a list, whose name is `<parameter>.<list>`.
+pub(crate) fn parameter_of(list: &str) -> &str {
+    list.rsplit_once('.')
+        .map_or(list, |(parameter, _)| parameter)
+}
+
 impl<E: Clone, A> Clone for OptimizerState<E, A> {
     fn clone(&self) -> Self {
         Self {

@@ -20,6 +20,8 @@ use crate::train::{FitEvent, FitState, StepReport};
 /// | each step | `train_loss`, `learning_rate`, `gradient_norm` |
 /// | each evaluation | `validation_loss`, and other measured numbers by their names |
 ///
+/// Of several ranks, rank 0 alone is told, prints and writes; the table of the report has the bytes that each rank has sent.
+///
 /// Lines are on the disk before a checkpoint is saved. A resumed run drops those after its step, and its file is then the same, byte by
 /// byte, as that of an uninterrupted run.
 ///
@@ -49,13 +51,18 @@ use crate::train::{FitEvent, FitState, StepReport};
 #[doc(alias("TensorBoard", "wandb", "logger", "CSVLogger"))]
 pub struct TrainingLog {
     path: PathBuf,
-    metrics: Metrics,
+    /// The step that the run goes on from, if it is not new.
+    resumed: Option<u64>,
+    /// The file, which the first event opens: of several ranks, one alone has events.
+    metrics: Option<Metrics>,
     progress: Progress,
     times: bool,
     title: String,
     baselines: Vec<(String, f64)>,
     /// The numbers that were measured after the last step.
     measured: (u64, Vec<&'static str>),
+    /// The bytes that each rank has sent, of several.
+    sent: Vec<u64>,
 }
 
 const FILE: &str = "metrics.jsonl";
@@ -86,7 +93,7 @@ impl TrainingLog {
         Self::replacing(folder, state)
     }
 
-    /// As [`new`](Self::new), but a run that begins new replaces the records of a run before it.
+    /// As [`new`](Self::new), but a run that begins new replaces the records of a run before it, when it is told that it has started.
     ///
     /// # Errors
     /// [`VizError`] if a system call fails, or if the records of the run so far cannot be read.
@@ -98,18 +105,20 @@ impl TrainingLog {
             error,
         })?;
         let path = folder.join(FILE);
-        let metrics = match is_new(state) {
-            true => Metrics::create(&path),
-            false => Metrics::resume(&path, state.step),
-        };
+        let resumed = (!is_new(state)).then_some(state.step);
+        if resumed.is_some() {
+            Metrics::read(&path)?;
+        }
         Ok(Self {
             path,
-            metrics: metrics?,
+            resumed,
+            metrics: None,
             progress: Progress::new(state),
             times: false,
             title: "Loss".into(),
             baselines: Vec::new(),
             measured: (state.step, Vec::new()),
+            sent: Vec::new(),
         })
     }
 
@@ -156,10 +165,14 @@ impl TrainingLog {
     /// [`VizError`] if a system call fails, or if two numbers of a step have one name.
     pub fn observe(&mut self, state: &FitState, event: FitEvent) -> Result<(), VizError> {
         match event {
-            FitEvent::Started(config) => self.progress.begin(config.steps),
+            FitEvent::Started(config) => {
+                self.metrics()?;
+                self.progress.begin(config.steps);
+            }
             FitEvent::Step(report) => self.step(state, report)?,
             FitEvent::Evaluated(loss) => {
-                self.metrics.write(state.step, &[(VALIDATION_LOSS, loss)])?;
+                let values = [(VALIDATION_LOSS, loss)];
+                self.metrics()?.write(state.step, &values)?;
                 let compared = self.baselines.iter();
                 let compared = compared.map(|(name, loss)| format!("{name} {loss:.3}"));
                 let compared = match &compared.collect::<Vec<_>>()[..] {
@@ -171,12 +184,13 @@ impl TrainingLog {
             }
             FitEvent::Measured(name, number) => {
                 self.check_name(state.step, name)?;
-                self.metrics.write(state.step, &[(name, number)])?;
+                self.metrics()?.write(state.step, &[(name, number)])?;
                 self.line(state, &format!("{name} {number:.3}"));
             }
             // After a crash of the machine no checkpoint is newer than the lines.
-            FitEvent::Saving => self.metrics.sync()?,
+            FitEvent::Saving => self.metrics()?.sync()?,
             FitEvent::Saved => {}
+            FitEvent::Rank { bytes_sent, .. } => self.sent.push(bytes_sent),
         }
         self.progress.pause();
         Ok(())
@@ -191,7 +205,18 @@ impl TrainingLog {
         if self.times {
             measured.push((&speed, self.progress.speed()));
         }
-        self.metrics.write(state.step, &measured)
+        self.metrics()?.write(state.step, &measured)
+    }
+
+    /// The file of the records, which replaces that of another run.
+    fn metrics(&mut self) -> Result<&mut Metrics, VizError> {
+        Ok(match &mut self.metrics {
+            Some(metrics) => metrics,
+            none => none.insert(match self.resumed {
+                None => Metrics::create(&self.path)?,
+                Some(step) => Metrics::resume(&self.path, step)?,
+            }),
+        })
     }
 
     fn speed_name(&self) -> String {
@@ -292,6 +317,10 @@ impl TrainingLog {
             rows.push((format!("{} per second", self.progress.unit()), speed));
             let seconds = self.progress.elapsed().as_secs();
             rows.push(("time of this run".into(), minutes(seconds)));
+        }
+        for (rank, bytes) in self.sent.iter().enumerate() {
+            let sent = format!("{:.1} MB", *bytes as f64 / 1e6);
+            rows.push((format!("sent by rank {rank}"), sent));
         }
         Ok(rows)
     }

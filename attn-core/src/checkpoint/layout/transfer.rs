@@ -134,7 +134,7 @@ impl<R: Read> Archive<R> {
         let tensors = &mut self.header.tensors;
         plan.check_prefix(tensors.keys().map(String::as_str))?;
         tensors.retain(|name, _| !plan.ignores(name));
-        let mut mismatch = compare(&plan.expected(), tensors, options);
+        let mut mismatch = compare(&plan.expected(), &*tensors, options);
         plan.explain(&mut mismatch);
         self.read_unless(mismatch, options)
     }

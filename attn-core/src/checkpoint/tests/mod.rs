@@ -1,5 +1,6 @@
 //! The guarantees of checkpoints, tested with a small model, so that its files can be damaged in every way.
 
+mod across;
 mod contents;
 mod damage;
 mod folder;

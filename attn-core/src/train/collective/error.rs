@@ -62,7 +62,7 @@ pub enum CollectiveError {
     },
 
     /// A rank is not set up as rank 0 is.
-    #[error("rank {rank} has another {what} than rank 0")]
+    #[error("rank {rank} has {} than rank 0: {}", other(what), advice(what))]
     Differs {
         /// The first such rank.
         rank: usize,
@@ -76,4 +76,27 @@ pub enum CollectiveError {
         /// Why.
         reason: String,
     },
+}
+
+/// The words for what differs.
+fn other(what: &str) -> String {
+    match what {
+        "data" | "settings" | "parts of `fit`" => format!("other {what}"),
+        what => format!("another {what}"),
+    }
+}
+
+/// What to do about it.
+fn advice(what: &str) -> &'static str {
+    match what {
+        "program" => "start the same executable file on all machines",
+        "model" => "declare the same sizes, algorithm and frozen parameters on all ranks",
+        "settings" => "give all trainers the same settings, learning rates and step",
+        "configuration of `fit`" | "parts of `fit`" => "call `fit` with the same on all ranks",
+        "state of `fit`" | "checkpoint" => {
+            "all ranks go on from the same checkpoint, in a folder that all of them share"
+        }
+        "data" => "copy the same files to all machines, and read them in the same way",
+        _ => "give all ranks the same",
+    }
 }

@@ -4,6 +4,8 @@ mod error;
 mod link;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod processes;
+mod program;
 mod threads;
 
 use std::{fmt, ops::Deref, sync::Arc};
@@ -11,6 +13,8 @@ use std::{fmt, ops::Deref, sync::Arc};
 pub use error::CollectiveError;
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
+pub use processes::processes;
+pub(super) use program::program;
 pub use threads::Threads;
 
 /// The ranks that train one model together: processes, or threads of one. PyTorch: a process group of `torch.distributed`.

@@ -1,12 +1,16 @@
 //! The loop around training steps.
 
+mod ranks;
 mod run;
 
 use std::ops::ControlFlow;
 
+use ranks::Next;
 pub use run::{Fit, FitFailure};
 
-use super::{Algorithm, TrainBatch, TrainError, TrainStep, Trainable, Trainer};
+use super::{
+    Algorithm, Collective, CollectiveError, TrainBatch, TrainError, TrainStep, Trainable, Trainer,
+};
 
 /// What [`fit`] trains: a step, and if there are any, an evaluation and a checkpoint.
 ///
@@ -46,6 +50,11 @@ pub trait Learner<Batch> {
         let _ = state;
         Ok(())
     }
+
+    /// The ranks that train together, if there are several.
+    fn collective(&mut self) -> Option<&mut dyn Collective> {
+        None
+    }
 }
 
 impl<Batch, Error, F: FnMut(Batch) -> Result<StepReport, Error>> Learner<Batch> for F {
@@ -62,6 +71,10 @@ impl<M: Trainable, A: Algorithm, Batch: TrainBatch<M>> Learner<Batch> for Traine
 
     fn step(&mut self, batch: Batch) -> Result<StepReport, Self::Error> {
         Ok(Trainer::step(self, batch)?.into())
+    }
+
+    fn collective(&mut self) -> Option<&mut dyn Collective> {
+        Trainer::collective(self)
     }
 }
 
@@ -199,6 +212,13 @@ pub enum FitEvent {
     Saving,
     /// [`Learner::save`] has returned: a checkpoint, if the learner saves any.
     Saved,
+    /// The run ends without an error, and had several ranks: what one of them did. There is one for each, in their order.
+    Rank {
+        /// Its number.
+        rank: usize,
+        /// The bytes that it sent to the others, in this run of the program.
+        bytes_sent: u64,
+    },
 }
 
 /// Why [`fit`] ended without an error.
@@ -239,6 +259,21 @@ pub enum FitError<Error> {
     /// The next batch.
     #[error(transparent)]
     Batch(Box<dyn std::error::Error + Send + Sync>),
+
+    /// A rank has failed, or its settings differ.
+    #[error(transparent)]
+    Ranks(#[from] CollectiveError),
+
+    /// A rank has fewer batches than another one.
+    #[error(
+        "rank {rank} has no more batches after step {step}, but others have: give all ranks the same number of batches"
+    )]
+    Batches {
+        /// The first such rank.
+        rank: usize,
+        /// The step.
+        step: u64,
+    },
 }
 
 /// Trains: steps, evaluations, checkpoints, for as long as `config` says.
@@ -246,6 +281,9 @@ pub enum FitError<Error> {
 /// `state` is the beginning: new, or that of the checkpoint from which a run is resumed; then the batches go on from its step, too.
 /// `observe` is told everything that happens: it draws a progress bar, writes metrics, and may end the run, as after Ctrl-C, with
 /// [`ControlFlow::Break`]. A run that ends this way saves a checkpoint first.
+///
+/// Of several [ranks](Trainer::across), each calls this with its part of the batches. All end after the same step, if one of them breaks off, and save
+/// together. The numbers of evaluations are those of rank 0. Ranks with another `config` or `state` than rank 0 are an error before the first step.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, FitConfig, FitEnd, FitState, StepReport, clip_grad_norm, fit}};
@@ -327,19 +365,24 @@ where
     Failure: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut batches = batches.into_iter();
+    ranks::check(learner.collective(), config, state)?;
+    let sent = learner.collective().map_or(0, |ranks| ranks.bytes_sent());
     let started = observe(state, FitEvent::Started(config)).map_err(FitError::Failed)?;
-    if started.is_break() {
+    if ranks::any(learner.collective(), started.is_break())? {
         return Ok(FitEnd::Stopped);
     }
     // A run that goes on was evaluated before.
-    let is_new = state.step == 0 && state.evaluations.is_empty();
-    if is_new && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break() {
-        // It ends in any case.
-        let _ = save::<L, Batch>(learner, state, &mut observe)?;
-        return Ok(FitEnd::Stopped);
+    if state.step == 0 && state.evaluations.is_empty() {
+        let flow = evaluate::<L, Batch>(learner, state, &mut observe)?;
+        if ranks::any(learner.collective(), flow.is_break())? {
+            // It ends in any case.
+            let _ = save::<L, Batch>(learner, state, &mut observe)?;
+            return Ok(FitEnd::Stopped);
+        }
     }
     // The step of the last checkpoint: a run that goes on comes from one.
     let mut saved = state.step;
+    let mut is_stopped = false;
     let end = loop {
         if state.step >= config.steps {
             break FitEnd::Done;
@@ -348,8 +391,15 @@ where
         if patience.is_some_and(|patience| state.stale() >= patience) {
             break FitEnd::NotBetter;
         }
-        let Some(batch) = batches.next() else {
-            break FitEnd::NoMoreBatches;
+        let batch = match is_stopped {
+            true => None,
+            false => batches.next(),
+        };
+        let next = Next::new(is_stopped, batch.is_some());
+        let batch = match (ranks::agree(learner.collective(), next, state.step)?, batch) {
+            (Next::Stop, _) => break FitEnd::Stopped,
+            (Next::Step, Some(batch)) => batch,
+            _ => break FitEnd::NoMoreBatches,
         };
         let batch = batch.map_err(|error| FitError::Batch(error.into()))?;
         let report = learner.step(batch).map_err(FitError::Failed)?;
@@ -358,19 +408,15 @@ where
             check("norm of the gradients", report.grad_norm, state.step + 1)?;
         }
         state.record(report);
-        let mut flow = observe(state, FitEvent::Step(report)).map_err(FitError::Failed)?;
+        let flow = observe(state, FitEvent::Step(report)).map_err(FitError::Failed)?;
+        is_stopped = flow.is_break();
         let evaluates = config.evaluates(state.step);
-        if evaluates && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break() {
-            flow = ControlFlow::Break(());
+        if evaluates {
+            is_stopped |= evaluate::<L, Batch>(learner, state, &mut observe)?.is_break();
         }
-        if config.saves(state, evaluates) || flow.is_break() {
+        if config.saves(state, evaluates) {
             saved = state.step;
-            if save::<L, Batch>(learner, state, &mut observe)?.is_break() {
-                flow = ControlFlow::Break(());
-            }
-        }
-        if flow.is_break() && state.step < config.steps {
-            return Ok(FitEnd::Stopped);
+            is_stopped |= save::<L, Batch>(learner, state, &mut observe)?.is_break();
         }
     };
     // A stop may have saved without an evaluation.
@@ -380,6 +426,9 @@ where
         let _ = save::<L, Batch>(learner, state, &mut observe)?;
     } else if saved != state.step {
         let _ = save::<L, Batch>(learner, state, &mut observe)?;
+    }
+    for event in ranks::events(learner.collective(), sent)? {
+        let _ = observe(state, event).map_err(FitError::Failed)?;
     }
     Ok(end)
 }
@@ -392,11 +441,13 @@ fn evaluate<L: Learner<Batch>, Batch>(
 ) -> Result<ControlFlow<()>, FitError<L::Error>> {
     let mut flow = ControlFlow::Continue(());
     if let Some(loss) = learner.evaluate().map_err(FitError::Failed)? {
+        let [loss] = ranks::of_first(learner.collective(), [loss])?;
         check("validation loss", loss, state.step)?;
         state.evaluations.push((state.step, loss));
         flow = observe(state, FitEvent::Evaluated(loss)).map_err(FitError::Failed)?;
     }
     for (name, number) in learner.measure().map_err(FitError::Failed)? {
+        let [number] = ranks::of_first(learner.collective(), [number])?;
         let event = FitEvent::Measured(name, number);
         if observe(state, event).map_err(FitError::Failed)?.is_break() {
             flow = ControlFlow::Break(());

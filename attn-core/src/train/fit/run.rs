@@ -2,12 +2,16 @@
 
 use std::{
     error::Error,
+    hash::{DefaultHasher, Hash, Hasher},
     ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use super::{FitConfig, FitEnd, FitError, FitEvent, FitState, Learner, StepReport, fit};
-use crate::train::{Algorithm, TrainBatch, TrainError, Trainable, Trainer, trainer::ErrOf};
+use crate::train::{
+    Algorithm, Collective, CollectiveError, TrainBatch, TrainError, Trainable, Trainer,
+    trainer::ErrOf,
+};
 
 /// The error of a step or of a part of [`Fit`]. Its text and its cause are those of the error in it.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +89,8 @@ pub struct Fit<'a, M: Trainable, A> {
     accumulate: usize,
     observers: Vec<Box<Observe<'a>>>,
     stops: Vec<Box<dyn FnMut(&FitState) -> bool + 'a>>,
+    /// The hashes of what all ranks have in common, by name.
+    common: Vec<(&'static str, u64)>,
 }
 
 type Observe<'a> = dyn FnMut(&FitState, FitEvent) -> Result<(), FitFailure> + 'a;
@@ -97,6 +103,8 @@ struct Parts<'a, M: Trainable, A> {
     evaluate: Option<Box<Evaluate<'a, M, A>>>,
     measures: Vec<(&'static str, Box<Evaluate<'a, M, A>>)>,
     save: Option<Box<Save<'a, M, A>>>,
+    /// Whether a step has failed, of which the trainer tells the other ranks.
+    has_failed: bool,
 }
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
@@ -108,11 +116,13 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
                 evaluate: None,
                 measures: Vec::new(),
                 save: None,
+                has_failed: false,
             },
             config,
             accumulate: 1,
             observers: Vec::new(),
             stops: Vec::new(),
+            common: Vec::new(),
         }
     }
 
@@ -120,19 +130,37 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// mean loss per target of batches of different sizes, or with different padding, is that of all targets. Batches without targets are
     /// left out.
     ///
+    /// Of several [ranks](Self::across), all call it with the same batches. Each evaluates a part of them, and all return the mean of all.
+    ///
     /// # Errors
     /// [`TrainError::Call`] if the loss does not accept a batch, and [`TrainError::NoTargets`] if there are no batches with numbers: an
-    /// iterator gives its batches once.
+    /// iterator gives its batches once. [`TrainError::Ranks`] if a rank has failed.
     #[doc(alias("validate", "eval_loop"))]
     pub fn evaluate_all<B: TrainBatch<M>>(
         &mut self,
         batches: impl IntoIterator<Item = B>,
     ) -> Result<f64, TrainError<ErrOf<M>>> {
+        let evaluated = self.evaluate_part(batches);
+        self.tell_ranks(&evaluated);
+        evaluated?.of_targets().ok_or(TrainError::NoTargets)
+    }
+
+    /// The sum over all ranks, each of which evaluates every so many-th batch.
+    fn evaluate_part<B: TrainBatch<M>>(
+        &mut self,
+        batches: impl IntoIterator<Item = B>,
+    ) -> Result<Mean, TrainError<ErrOf<M>>> {
+        self.join()?;
         let mut mean = Mean::default();
-        for batch in batches {
+        let (rank, ranks) = (self.rank(), self.ranks());
+        for batch in batches.into_iter().skip(rank).step_by(ranks) {
             mean.add(self, batch)?;
         }
-        mean.of_targets().ok_or(TrainError::NoTargets)
+        if let Some(ranks) = Trainer::collective(self) {
+            let sums = ranks.sum(&[mean.sum, mean.targets])?;
+            (mean.sum, mean.targets) = (sums[0], sums[1]);
+        }
+        Ok(mean)
     }
 
     /// [`evaluate_all`](Self::evaluate_all) of batches that may fail, as those that are read of a file: one at a time, so validation data need
@@ -163,13 +191,19 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     where
         TrainError<ErrOf<M>>: Into<BoxedError>,
     {
-        let mut mean = Mean::default();
-        for batch in batches {
-            let batch = batch.map_err(failure)?;
-            mean.add(self, batch).map_err(failure)?;
+        let mut failed = None;
+        let batches = batches.into_iter().map_while(|batch| match batch {
+            Ok(batch) => Some(batch),
+            Err(error) => {
+                failed = Some(failure(error));
+                None
+            }
+        });
+        let evaluated = self.evaluate_all(batches);
+        match failed {
+            Some(error) => Err(error),
+            None => evaluated.map_err(failure),
         }
-        let none = || failure(TrainError::<ErrOf<M>>::NoTargets);
-        mean.of_targets().ok_or_else(none)
     }
 }
 
@@ -246,7 +280,8 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
         self
     }
 
-    /// Tells this function all that happens. There may be several.
+    /// Tells this function all that happens. There may be several. Of several [ranks](Trainer::across), it is called on rank 0 alone: so one
+    /// of them prints and writes.
     #[doc(alias("callback", "logger"))]
     pub fn observe<Failure: Into<BoxedError>>(
         mut self,
@@ -258,7 +293,9 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
     }
 
     /// Ends the run after the step at which this is `true`, as when a signal handler has set it. A checkpoint is saved first.
-    #[doc(alias("ctrlc", "SIGINT"))]
+    ///
+    /// Of several [ranks](Trainer::across), all end after the same step, whichever of them is told so.
+    #[doc(alias("ctrlc", "SIGINT", "SIGTERM"))]
     pub fn stop(self, stop: &'a AtomicBool) -> Self {
         self.stop_when(|_| stop.load(Ordering::Relaxed))
     }
@@ -269,7 +306,71 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
         self
     }
 
+    /// Checks before the first step that all [ranks](Trainer::across) have the same value, which `what` names: the tokens of a text, the settings
+    /// of a program. A hash of it is compared, which takes about a second for each gigabyte. Without it, ranks would train one model on
+    /// different data, and nobody would see it.
+    ///
+    /// The program itself, the model, the settings of the trainer, [`FitConfig`] and [`FitState`] are compared in any case.
+    ///
+    /// ```
+    /// # use attn::{prelude::*, train::{AdamWConfig, FitConfig, FitError, FitState, Threads}};
+    /// # model! {
+    /// #     struct Net<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(forward(x)) }
+    /// # }
+    /// let ends = Threads::run(2, |rank| {
+    ///     let data = match attn::train::Collective::rank(&rank) {
+    ///         0 => "of rank 0",
+    ///         _ => "other",
+    ///     };
+    ///     let mut trainer = Cpu::default().build_module::<Net, f32>().trainer(AdamWConfig::default()).across(rank);
+    ///     let x: Tensor<Rank2<4, 2>, f32, _> = Cpu::default().sample_normal();
+    ///     let batches = [Ok::<_, std::convert::Infallible>(x)];
+    ///     trainer.fit(FitConfig { steps: 1, ..FitConfig::default() }).agree("data", data).run(batches, &mut FitState::default())
+    /// });
+    /// for end in ends {
+    ///     let error = end.expect("no rank panics").unwrap_err().to_string();
+    ///     assert!(error.starts_with("rank 1 has other data than rank 0"), "{error}");
+    /// }
+    /// ```
+    #[doc(alias("hash", "fingerprint"))]
+    pub fn agree(mut self, what: &'static str, value: &(impl Hash + ?Sized)) -> Self {
+        if self.parts.trainer.ranks() > 1 {
+            let mut hasher = DefaultHasher::new();
+            value.hash(&mut hasher);
+            self.common.push((what, hasher.finish()));
+        }
+        self
+    }
+
+    /// Checks what all ranks have in common.
+    fn check_ranks(&mut self) -> Result<(), CollectiveError> {
+        let parts = &mut self.parts;
+        let measures: Vec<_> = parts.measures.iter().map(|(name, _)| *name).collect();
+        let settings = format!(
+            "{} {} {} {measures:?} {:?}",
+            self.accumulate,
+            parts.evaluate.is_some(),
+            parts.save.is_some(),
+            self.common
+                .iter()
+                .map(|(what, _)| *what)
+                .collect::<Vec<_>>(),
+        );
+        let Some(ranks) = Trainer::collective(parts.trainer) else {
+            return Ok(());
+        };
+        ranks.agree("parts of `fit`", settings.as_bytes())?;
+        for (what, hash) in &self.common {
+            ranks.agree(what, &hash.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
     /// Trains: see [`fit()`].
+    ///
+    /// Of several [ranks](Trainer::across), an error of one ends all of them.
     ///
     /// # Errors
     /// [`FitError`], where [`FitError::Failed`] is the error of a step or of a part. The state is that of the last step that was taken.
@@ -283,8 +384,14 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
         Failure: Into<BoxedError>,
         TrainError<ErrOf<M>>: Into<BoxedError>,
     {
+        self.parts
+            .trainer
+            .join()
+            .map_err(|error| FitError::Failed(failure(error)))?;
+        self.check_ranks()?;
+        let is_first = self.parts.trainer.rank() == 0;
         let (observers, stops) = (&mut self.observers, &mut self.stops);
-        fit(
+        let ended = fit(
             &mut self.parts,
             Steps {
                 batches: batches.into_iter(),
@@ -293,13 +400,16 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
             self.config,
             state,
             |state, event| {
-                for observe in observers.iter_mut() {
+                for observe in observers.iter_mut().filter(|_| is_first) {
                     observe(state, event)?;
                 }
                 let may_stop = match event {
                     FitEvent::Step(_) => true,
                     FitEvent::Evaluated(_) | FitEvent::Measured(..) => state.step == 0,
-                    FitEvent::Started(_) | FitEvent::Saving | FitEvent::Saved => false,
+                    FitEvent::Started(_)
+                    | FitEvent::Saving
+                    | FitEvent::Saved
+                    | FitEvent::Rank { .. } => false,
                 };
                 let mut stops = stops.iter_mut();
                 Ok(match may_stop && stops.any(|stop| stop(state)) {
@@ -307,7 +417,24 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
                     false => ControlFlow::Continue(()),
                 })
             },
-        )
+        );
+        self.parts.tell_ranks(&ended);
+        ended
+    }
+}
+
+impl<M: Trainable, A: Algorithm> Parts<'_, M, A> {
+    /// Tells the other ranks of an error that they may not have.
+    fn tell_ranks(&mut self, ended: &Result<FitEnd, FitError<FitFailure>>) {
+        let is_own = match ended {
+            Err(FitError::Failed(_)) => !self.has_failed,
+            Err(FitError::Batch(_)) => true,
+            _ => false,
+        };
+        if let (true, Err(error), Some(ranks)) = (is_own, ended, Trainer::collective(self.trainer))
+        {
+            ranks.fail(&error.to_string());
+        }
     }
 }
 
@@ -351,7 +478,8 @@ where
                 Some(last) => Trainer::step(self.trainer, last),
                 None => self.trainer.apply(),
             });
-        if step.is_err() {
+        self.has_failed = step.is_err();
+        if self.has_failed {
             self.trainer.forget_batches();
         }
         Ok(step.map_err(failure)?.into())
@@ -373,5 +501,9 @@ where
             Some(save) => save(self.trainer, state),
             None => Ok(()),
         }
+    }
+
+    fn collective(&mut self) -> Option<&mut dyn Collective> {
+        Trainer::collective(self.trainer)
     }
 }

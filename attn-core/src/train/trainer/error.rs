@@ -96,7 +96,7 @@ pub enum TrainError<Dev> {
 
     /// The optimizer's lists are those of one of several [ranks](super::Trainer::across), which the trainer has left.
     #[error(
-        "the optimizer has a share of its state, as a rank of a run that it has left: call `gather_state` on all ranks before `across` changes them, or load a checkpoint"
+        "the optimizer has a share of its state, as a rank of a run that it has left while others of it had ended: load a checkpoint"
     )]
     Share,
 

@@ -17,11 +17,10 @@ use dfdx::{
 };
 
 use self::{
-    across::{Across, Share},
+    across::{Across, RanksAndOwn, Share},
     finite::{Search, parts},
     model::StepTape,
     parameters::Parameters,
-    ranks::describe,
 };
 use super::{
     Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
@@ -422,13 +421,14 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
         let again = batch.clone();
+        self.join()?;
         let parameters = ready(&mut self.parameters, &mut self.model)?;
-        if !self.knows_trained {
-            self.optimizer.check_patterns(&self.model)?;
-            let choices = self.optimizer.choices(&self.model);
-            parameters.train(|id| !choices.is_frozen(id));
-            self.knows_trained = true;
-        }
+        train(
+            parameters,
+            &self.optimizer,
+            &self.model,
+            &mut self.knows_trained,
+        )?;
         let Share {
             factor,
             targets,
@@ -436,13 +436,6 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         } = match &mut self.across {
             None => Share::all(batch.targets()),
             Some(across) => {
-                if !across.has_shards() {
-                    across.gather_state(&mut self.optimizer.state)?;
-                    let settings = (self.clip, self.seed, self.ema, self.non_finite);
-                    let description = || describe(&self.optimizer, &self.model, settings);
-                    across.join(parameters, description)?;
-                    self.has_news = true;
-                }
                 across.keep_own(parameters, &mut self.optimizer.state);
                 across.share(batch.targets(), batch.rows())?
             }
@@ -546,9 +539,13 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         &self.model
     }
 
-    /// The model as it was brought up to date last, and the state.
-    pub(crate) fn parts(&self) -> (&M, &OptimizerState<M::Element, A>) {
-        (&self.model, &self.optimizer.state)
+    /// The model as it was brought up to date last, the state, and the ranks if there are several, with the names of the parameters whose
+    /// lists are in the state of this one, if it does not have all.
+    pub(crate) fn parts(
+        &mut self,
+    ) -> (&M, &OptimizerState<M::Element, A>, Option<RanksAndOwn<'_>>) {
+        let ranks = self.across.as_mut().map(Across::collective_and_own);
+        (&self.model, &self.optimizer.state, ranks)
     }
 
     /// [`model`](Self::model), to change its parameters. The next step reads them again. Accumulated batches are forgotten.
@@ -620,6 +617,22 @@ fn ready<'a, M: Trainable>(
         Some(parameters) => parameters,
         none => none.insert(Parameters::of(model)?),
     })
+}
+
+/// Finds out which parameters are trained, unless it is known.
+fn train<M: Trainable, A: Algorithm>(
+    parameters: &mut Parameters<M::Element>,
+    optimizer: &Optimizer<M::Element, A>,
+    model: &M,
+    is_known: &mut bool,
+) -> Result<(), UpdateError<ErrOf<M>>> {
+    if !*is_known {
+        optimizer.check_patterns(model)?;
+        let choices = optimizer.choices(model);
+        parameters.train(|id| !choices.is_frozen(id));
+        *is_known = true;
+    }
+    Ok(())
 }
 
 fn number_of<E: Element, D: Backend<E>>(loss: &Tensor<Rank0, E, D>) -> f64 {

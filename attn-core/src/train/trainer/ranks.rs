@@ -6,8 +6,9 @@ use super::{
     TrainError, Trainable, Trainer,
     across::{Across, Description},
     model::ErrOf,
+    ready, train,
 };
-use crate::train::{Algorithm, Collective, Optimizer, parameters::for_each};
+use crate::train::{Algorithm, Collective, Optimizer, collective::program, parameters::for_each};
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Trains on several ranks: processes, or threads of one. Each has a model and a trainer with the same settings, and calls
@@ -22,8 +23,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// first batch on those of rank 0, whatever the models of the others begin with.
     /// [`gather_state`](Self::gather_state) gives them all lists, for a checkpoint. Whatever else changes the trainer, such as
     /// [`load`](Self::load), [`set_frozen`](Self::set_frozen) and [`model_mut`](Self::model_mut), is done on all ranks in the same way.
-    /// Batches that were accumulated before are forgotten. A trainer may change its ranks behind [`gather_state`](Self::gather_state); without
-    /// it, what follows is [`TrainError::Share`].
+    /// Batches that were accumulated before are forgotten. Where a trainer leaves ranks for others, all of those it leaves do so, as they
+    /// [gather](Self::gather_state) their state; if one does not, the next batch is [`TrainError::Share`].
     ///
     /// ```
     /// use attn::{prelude::*, train::{AdamWConfig, Threads, TrainError}};
@@ -57,7 +58,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         "ZeRO"
     ))]
     pub fn across(mut self, ranks: impl Collective + 'static) -> Self {
-        self.has_share |= self.across.as_ref().is_some_and(Across::has_share);
+        self.has_share |= self.gather_state().is_err();
         self.across = (ranks.ranks() > 1).then(|| Across::new(Box::new(ranks)));
         if let Some(parameters) = &mut self.parameters {
             parameters.own(|_| true);
@@ -111,9 +112,32 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         }
     }
 
-    /// Whether the state is that of all parameters, not of a share.
-    pub(crate) fn has_whole_state(&self) -> bool {
-        !self.has_share && !self.across.as_ref().is_some_and(Across::has_share)
+    /// The ranks, if there are several.
+    pub(crate) fn collective(&mut self) -> Option<&mut dyn Collective> {
+        self.across.as_mut().map(Across::collective_mut)
+    }
+
+    /// Before the first step, and behind a change of what is trained: brings the ranks together, which check that they are set up the same.
+    pub(in crate::train) fn join(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
+        let Some(across) = self.across.as_mut().filter(|across| !across.has_shards()) else {
+            return Ok(());
+        };
+        let parameters = ready(&mut self.parameters, &mut self.model)?;
+        train(
+            parameters,
+            &self.optimizer,
+            &self.model,
+            &mut self.knows_trained,
+        )?;
+        across
+            .collective_mut()
+            .agree("program", &program().to_le_bytes())?;
+        across.gather_state(&mut self.optimizer.state)?;
+        let settings = (self.clip, self.seed, self.ema, self.non_finite);
+        let description = || describe(&self.optimizer, &self.model, settings);
+        across.join(parameters, description)?;
+        self.has_news = true;
+        Ok(())
     }
 
     /// The state was set to that of all parameters, on every rank.
@@ -126,7 +150,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// Tells the other ranks of an error that they may not have, so that they do not wait for this one. A step that is not finite is so on
     /// all of them, which go on.
-    pub(super) fn tell_ranks<T>(&mut self, done: &Result<T, TrainError<ErrOf<M>>>) {
+    pub(in crate::train) fn tell_ranks<T>(&mut self, done: &Result<T, TrainError<ErrOf<M>>>) {
         if let (Err(error), Some(across)) = (done, &mut self.across)
             && !matches!(error, TrainError::NotFinite { .. } | TrainError::NoBatch)
         {

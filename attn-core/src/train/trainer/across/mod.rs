@@ -33,6 +33,9 @@ pub(super) struct Across {
     own: Option<BTreeSet<String>>,
 }
 
+/// The ranks, and the names of the parameters whose lists this one has. Without them, every rank has all lists.
+pub(super) type RanksAndOwn<'a> = (&'a mut dyn Collective, Option<&'a BTreeSet<String>>);
+
 /// The part of a rank in a batch.
 pub(super) struct Share {
     /// The factor of its loss in that of all ranks.
@@ -71,6 +74,14 @@ impl Across {
 
     pub(super) fn collective(&self) -> &dyn Collective {
         &*self.collective
+    }
+
+    pub(super) fn collective_mut(&mut self) -> &mut dyn Collective {
+        &mut *self.collective
+    }
+
+    pub(super) fn collective_and_own(&mut self) -> RanksAndOwn<'_> {
+        (&mut *self.collective, self.own.as_ref())
     }
 
     /// Ends all ranks.

@@ -8,6 +8,7 @@ use crate::{
     train::{
         OptimizerState,
         collective::{Call, CollectiveError},
+        parameter_of,
         trainer::parameters::Parameters,
     },
 };
@@ -16,11 +17,6 @@ impl Across {
     /// Every rank has the whole state, as behind a checkpoint.
     pub(in crate::train::trainer) fn is_whole(&mut self) {
         self.own = None;
-    }
-
-    /// Whether this rank has the lists of a share of the parameters.
-    pub(in crate::train::trainer) fn has_share(&self) -> bool {
-        self.own.is_some()
     }
 
     /// Drops the lists of the parameters that other ranks update.
@@ -35,7 +31,9 @@ impl Across {
         let all = parameters.all.iter();
         let own = all.filter(|of| of.is_own).map(|of| of.path.name.clone());
         let own: BTreeSet<_> = own.collect();
-        state.lists.retain(|list, _| own.contains(owner_of(list)));
+        state
+            .lists
+            .retain(|list, _| own.contains(parameter_of(list)));
         self.own = Some(own);
     }
 
@@ -51,7 +49,7 @@ impl Across {
         // A state that was set has the lists of other ranks too, as they were then.
         let lists = state.lists.iter();
         let lists: Vec<_> = lists
-            .filter(|(name, _)| own.contains(owner_of(name)))
+            .filter(|(name, _)| own.contains(parameter_of(name)))
             .collect();
         bytes::write_word(lists.len() as u64, &mut message);
         for (name, list) in lists {
@@ -89,10 +87,4 @@ fn read<E: Element, A>(reader: &mut Reader<'_>, state: &mut OptimizerState<E, A>
         state.updates.insert(name, reader.word()?);
     }
     Some(())
-}
-
-/// The parameter of a list, whose name is `<parameter>.<list>`.
-fn owner_of(list: &str) -> &str {
-    list.rsplit_once('.')
-        .map_or(list, |(parameter, _)| parameter)
 }

@@ -1,0 +1,97 @@
+//! What several ranks agree on between their steps. One rank alone agrees with itself.
+
+use super::{FitConfig, FitError, FitEvent, FitState};
+use crate::train::{Collective, CollectiveError};
+
+/// The ranks of a learner, if there are several.
+type Ranks<'a> = Option<&'a mut dyn Collective>;
+
+/// Checks that all ranks begin the same run.
+pub(super) fn check(
+    ranks: Ranks<'_>,
+    config: FitConfig,
+    state: &FitState,
+) -> Result<(), CollectiveError> {
+    let Some(ranks) = ranks else {
+        return Ok(());
+    };
+    ranks.agree("configuration of `fit`", format!("{config:?}").as_bytes())?;
+    ranks.agree("state of `fit`", format!("{state:?}").as_bytes())
+}
+
+/// Whether it is so on a rank.
+pub(super) fn any(ranks: Ranks<'_>, is_so: bool) -> Result<bool, CollectiveError> {
+    match ranks {
+        Some(ranks) => Ok(ranks.sum(&[f64::from(u8::from(is_so))])?[0] > 0.0),
+        None => Ok(is_so),
+    }
+}
+
+/// The numbers of rank 0: ranks on different machines may differ in the last bit, and would do different things then.
+pub(super) fn of_first<const N: usize>(
+    ranks: Ranks<'_>,
+    numbers: [f64; N],
+) -> Result<[f64; N], CollectiveError> {
+    let Some(ranks) = ranks else {
+        return Ok(numbers);
+    };
+    let all = ranks.gather_numbers(&numbers)?;
+    Ok(std::array::from_fn(|index| all[0][index]))
+}
+
+/// What a rank does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It takes a step.
+    Step,
+    /// It has no more batches.
+    End,
+    /// It was told to stop.
+    Stop,
+}
+
+impl Next {
+    pub(super) fn new(is_stopped: bool, has_batch: bool) -> Self {
+        match (is_stopped, has_batch) {
+            (true, _) => Self::Stop,
+            (false, true) => Self::Step,
+            (false, false) => Self::End,
+        }
+    }
+}
+
+/// What all ranks do after this step: they stop if one of them does.
+pub(super) fn agree<Error>(
+    ranks: Ranks<'_>,
+    next: Next,
+    step: u64,
+) -> Result<Next, FitError<Error>> {
+    let Some(ranks) = ranks else {
+        return Ok(next);
+    };
+    let is = |other| f64::from(u8::from(next == other));
+    let all = ranks.gather_numbers(&[is(Next::Stop), is(Next::End)])?;
+    let has_ended = |of: &Vec<f64>| of[1] > 0.0;
+    if all.iter().any(|of| of[0] > 0.0) {
+        return Ok(Next::Stop);
+    }
+    match all.iter().position(has_ended) {
+        None => Ok(Next::Step),
+        Some(_) if all.iter().all(has_ended) => Ok(Next::End),
+        Some(rank) => Err(FitError::Batches { rank, step }),
+    }
+}
+
+/// What each rank has done since it had sent so many bytes.
+pub(super) fn events(ranks: Ranks<'_>, sent: u64) -> Result<Vec<FitEvent>, CollectiveError> {
+    let Some(ranks) = ranks else {
+        return Ok(Vec::new());
+    };
+    let sent = ranks.bytes_sent() - sent;
+    let all = ranks.gather_numbers(&[sent as f64])?.into_iter();
+    let event = |(rank, of): (usize, Vec<f64>)| FitEvent::Rank {
+        rank,
+        bytes_sent: of[0] as u64,
+    };
+    Ok(all.enumerate().map(event).collect())
+}
