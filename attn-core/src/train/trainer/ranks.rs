@@ -1,6 +1,6 @@
 //! The ranks of a trainer.
 
-use std::{convert::Infallible, fmt::Debug};
+use std::{convert::Infallible, fmt::Debug, time::Duration};
 
 use super::{
     TrainError, Trainable, Trainer,
@@ -77,6 +77,31 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     pub fn bytes_sent(&self) -> u64 {
         let across = self.across.as_ref();
         across.map_or(0, |across| across.collective().bytes_sent())
+    }
+
+    /// The time in which this rank has had nothing to do but to wait for messages of others so far: that of one step is the difference. Ranks
+    /// with less to compute wait longer.
+    ///
+    /// ```
+    /// # use attn::{prelude::*, train::{SgdConfig, Threads}};
+    /// # model! {
+    /// #     struct Net<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(forward(x)) }
+    /// # }
+    /// # Threads::run(2, |ranks| {
+    /// # let dev = Cpu::default();
+    /// # let mut trainer = dev.build_module::<Net, f32>().trainer(SgdConfig::default()).across(ranks);
+    /// # let x: Tensor<Rank2<4, 2>, f32, _> = dev.sample_normal();
+    /// let before = trainer.waited();
+    /// let step = trainer.step(x)?;
+    /// println!("step {}: {:?} of waiting", step.step, trainer.waited() - before);
+    /// # Ok::<(), attn::train::TrainError<CpuError>>(())
+    /// # });
+    /// ```
+    pub fn waited(&self) -> Duration {
+        let across = self.across.as_ref();
+        across.map_or(Duration::ZERO, |across| across.collective().waited())
     }
 
     /// Gives every rank the optimizer's lists of all, until the next batch or step. All ranks call it, before one of them saves a checkpoint.
