@@ -9,6 +9,7 @@ mod broken;
 mod equal;
 mod numbers;
 mod operations;
+mod overlap;
 mod state;
 mod training;
 

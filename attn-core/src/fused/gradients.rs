@@ -8,7 +8,10 @@ use dfdx::{
     tensor_ops::Backward,
 };
 
-use super::zeros;
+use super::{
+    finished::{Finished, Watch},
+    zeros,
+};
 use crate::{Backend, Element, Host, kernel::elementwise, simd::call};
 
 /// The index of a tensor among the operands of an operation, and whether its gradient is wanted.
@@ -57,32 +60,47 @@ impl Slot {
 
 /// Parameters and inputs of which some may want no gradient: those that are frozen, and the inputs of a trainer's loss.
 pub trait WantsGradient {
+    /// Calls `visit` with the slot of each.
+    fn slots(&self, visit: VisitSlot<'_>);
+
     /// Whether the gradient of any of them is wanted.
-    fn is_wanted(&self) -> bool;
+    fn is_wanted(&self) -> bool {
+        let mut any = false;
+        self.slots(&mut |slot| any |= slot.is_wanted);
+        any
+    }
 }
 
+/// What is done with a slot.
+pub type VisitSlot<'a> = &'a mut dyn FnMut(Slot);
+
 impl WantsGradient for Slot {
-    fn is_wanted(&self) -> bool {
-        self.is_wanted
+    fn slots(&self, visit: VisitSlot<'_>) {
+        visit(*self);
     }
 }
 
 impl<W: WantsGradient> WantsGradient for Option<W> {
-    fn is_wanted(&self) -> bool {
-        self.as_ref().is_some_and(W::is_wanted)
+    fn slots(&self, visit: VisitSlot<'_>) {
+        self.iter().for_each(|of| of.slots(visit));
     }
 }
 
 impl<W: WantsGradient> WantsGradient for Vec<W> {
-    fn is_wanted(&self) -> bool {
-        self.iter().any(W::is_wanted)
+    fn slots(&self, visit: VisitSlot<'_>) {
+        self.iter().for_each(|of| of.slots(visit));
     }
 }
 
 impl<W: WantsGradient> WantsGradient for &[W] {
-    fn is_wanted(&self) -> bool {
-        self.iter().any(W::is_wanted)
+    fn slots(&self, visit: VisitSlot<'_>) {
+        self.iter().for_each(|of| of.slots(visit));
     }
+}
+
+/// The slots of all of these.
+pub fn visit_slots(of: &[&dyn WantsGradient], visit: VisitSlot<'_>) {
+    of.iter().for_each(|of| of.slots(visit));
 }
 
 /// Whether the gradient of any of these is wanted.
@@ -153,7 +171,7 @@ impl<E: Element, D: Host<E>> GradientRefs<E, D> {
     /// # Errors
     /// If a gradient cannot be allocated.
     pub fn take(&self, tape: &mut TapeGradients<E, D>) -> Result<Gradients<E>, D::Err> {
-        let mut taken = Gradients(Vec::with_capacity(self.0.len()));
+        let mut taken = Gradients::with_capacity(self.0.len());
         for reference in &self.0 {
             let numbers = std::mem::take((reference.find)(tape)?);
             taken.push(if numbers.len() < reference.len {
@@ -174,7 +192,7 @@ impl<E: Element, D: Host<E>> GradientRefs<E, D> {
         gradients: Gradients<E>,
         tape: &mut TapeGradients<E, D>,
     ) -> Result<(), D::Err> {
-        for (reference, Gradient { numbers, .. }) in self.0.iter().zip(gradients.0) {
+        for (reference, Gradient { numbers, .. }) in self.0.iter().zip(gradients.slots) {
             let of_tape = (reference.find)(tape)?;
             if of_tape.is_empty() {
                 *of_tape = numbers;
@@ -207,7 +225,7 @@ impl<E: Element, D: Backend<E>> GradientRefs<E, D> {
         }
         let given = std::mem::replace(tape, TapeGradients::leaky());
         *tape = merge(device, none, given)?;
-        let mut taken = Gradients(Vec::with_capacity(self.0.len()));
+        let mut taken = Gradients::with_capacity(self.0.len());
         for (reference, zeros) in self.0.iter().zip(unused) {
             let mut numbers = std::mem::take((reference.find)(tape)?);
             if numbers.len() < reference.len {
@@ -249,7 +267,10 @@ pub(crate) fn merge<E: Element, D: Backend<E>>(
 /// The gradients of a trainer stay from step to step. The first access in a step sets a gradient to 0, so one that no code accesses is known to be
 /// missing, and costs nothing.
 #[derive(Debug, Default)]
-pub struct Gradients<E>(Vec<Gradient<E>>);
+pub struct Gradients<E> {
+    slots: Vec<Gradient<E>>,
+    finished: Finished<E>,
+}
 
 #[derive(Debug)]
 struct Gradient<E> {
@@ -280,13 +301,20 @@ impl<E: Element> Gradient<E> {
 impl<E: Element> Gradients<E> {
     /// The gradient of a result with one number.
     pub(super) fn of_number(gradient: E) -> Self {
-        let mut gradients = Self(Vec::with_capacity(1));
+        let mut gradients = Self::with_capacity(1);
         gradients.push(vec![gradient]);
         gradients
     }
 
+    fn with_capacity(count: usize) -> Self {
+        Self {
+            slots: Vec::with_capacity(count),
+            finished: Finished::default(),
+        }
+    }
+
     fn push(&mut self, numbers: Vec<E>) {
-        self.0.push(Gradient {
+        self.slots.push(Gradient {
             numbers,
             stale: None,
         });
@@ -294,8 +322,8 @@ impl<E: Element> Gradients<E> {
 
     /// Makes them the gradients of operands with so many elements. Those that are `kept` may have numbers to add to.
     pub(crate) fn prepare(&mut self, lens: &[usize], kept: impl Fn(Slot) -> bool) {
-        self.0.resize_with(lens.len(), Gradient::missing);
-        for (index, (gradient, &len)) in self.0.iter_mut().zip(lens).enumerate() {
+        self.slots.resize_with(lens.len(), Gradient::missing);
+        for (index, (gradient, &len)) in self.slots.iter_mut().zip(lens).enumerate() {
             if gradient.stale.is_some() || !kept(Slot::new(index)) {
                 gradient.stale = Some(len);
             }
@@ -304,38 +332,42 @@ impl<E: Element> Gradients<E> {
 
     /// Gives back the memory of the gradient of an operand.
     pub(crate) fn release(&mut self, index: usize) {
-        if let Some(gradient) = self.0.get_mut(index) {
+        if let Some(gradient) = self.slots.get_mut(index) {
             *gradient = Gradient::missing();
         }
     }
 
     /// Makes all of them missing. Their memory is kept.
     pub(crate) fn forget(&mut self) {
-        for gradient in &mut self.0 {
+        for gradient in &mut self.slots {
             gradient.stale.get_or_insert(gradient.numbers.len());
         }
     }
 
     /// The gradient of a slot, if there is one, and it is wanted.
     pub(crate) fn given(&self, slot: Slot) -> Option<&[E]> {
-        let gradient = self.0.get(slot.wanted()?.index)?;
+        let gradient = self.slots.get(slot.wanted()?.index)?;
         gradient.stale.is_none().then_some(&gradient.numbers)
     }
 
     /// [`given`](Self::given), mutable.
     pub(crate) fn given_mut(&mut self, slot: Slot) -> Option<&mut [E]> {
-        let gradient = self.0.get_mut(slot.wanted()?.index)?;
+        let gradient = self.slots.get_mut(slot.wanted()?.index)?;
         gradient.stale.is_none().then_some(&mut gradient.numbers)
     }
 
-    /// Adds the gradient of one slot to that of another, if there is one.
-    pub(crate) fn add(&mut self, from: Slot, to: Slot) {
-        if self.given(from).is_none() {
-            return;
+    /// Adds the gradients of several slots to that of the first one, and returns this, if there is one.
+    pub(crate) fn sum(&mut self, of: impl IntoIterator<Item = Slot>) -> Option<&[E]> {
+        let mut slots = of.into_iter();
+        let first = slots.next()?;
+        for slot in slots {
+            if self.given(slot).is_some()
+                && let [Some(from), Some(to)] = self.get_disjoint([Some(slot), Some(first)])
+            {
+                accumulate(to, from);
+            }
         }
-        if let [Some(from), Some(to)] = self.get_disjoint([Some(from), Some(to)]) {
-            accumulate(to, from);
-        }
+        self.given(first)
     }
 
     /// The gradients of a slot. If they are not wanted, it is memory that nobody reads: a trainer gives it back behind the derivative.
@@ -343,7 +375,8 @@ impl<E: Element> Gradients<E> {
     /// # Panics
     /// If the slot belongs to another operation.
     pub fn of(&mut self, slot: Slot) -> &mut [E] {
-        self.0[slot.index].numbers_mut()
+        self.finished.check(slot);
+        self.slots[slot.index].numbers_mut()
     }
 
     /// The gradients of several slots, for simultaneous writing.
@@ -351,8 +384,12 @@ impl<E: Element> Gradients<E> {
         &mut self,
         slots: [Option<Slot>; N],
     ) -> [Option<&mut [E]>; N] {
+        slots
+            .iter()
+            .flatten()
+            .for_each(|slot| self.finished.check(*slot));
         let mut found = [const { None }; N];
-        for (index, gradient) in self.0.iter_mut().enumerate() {
+        for (index, gradient) in self.slots.iter_mut().enumerate() {
             let is_here = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.index == index);
             let slot = slots.iter().position(is_here);
             if let Some(slot) = slot {
@@ -371,20 +408,53 @@ impl<E: Element> Gradients<E> {
         let [Some(weight), Some(bias)] = [weight.wanted(), bias] else {
             return self.get_disjoint([weight.wanted(), bias]);
         };
-        match self.0.get_disjoint_mut([weight.index, bias.index]) {
+        [weight, bias]
+            .iter()
+            .for_each(|slot| self.finished.check(*slot));
+        match self.slots.get_disjoint_mut([weight.index, bias.index]) {
             Ok(both) => both.map(|gradient| Some(gradient.numbers_mut())),
             Err(error) => panic!("{weight:?} and {bias:?}: {error}"),
         }
     }
 
+    /// Says that the backward pass adds to none of these from here on.
+    pub fn finish(&mut self, of: &[&dyn WantsGradient]) {
+        let mut finished = std::mem::take(&mut self.finished);
+        finished.add(of, self);
+        self.finished = finished;
+    }
+
+    /// Calls `run`, during which `watch` hears of finished gradients.
+    ///
+    /// # Panics
+    /// If another watch takes its place in the meantime.
+    pub(super) fn watched<W: Watch<E>>(&mut self, watch: W, run: impl FnOnce(&mut Self)) -> W {
+        self.finished = Finished::watched(watch);
+        run(self);
+        let Some(watch) = std::mem::take(&mut self.finished).into_watch() else {
+            panic!("another watch is here");
+        };
+        watch
+    }
+
+    /// Begins a pass, which has finished none.
+    pub(super) fn unwatched(&mut self, run: impl FnOnce(&mut Self)) {
+        self.finished = Finished::default();
+        run(self);
+        self.finished = Finished::default();
+    }
+
     /// The gradients of all slots, read-only.
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
-        std::array::from_fn(|slot| self.0[slot].numbers.as_slice())
+        std::array::from_fn(|slot| self.slots[slot].numbers.as_slice())
     }
 
     /// The number of elements that are there.
     pub(crate) fn len(&self) -> usize {
-        self.0.iter().map(|gradient| gradient.numbers.len()).sum()
+        self.slots
+            .iter()
+            .map(|gradient| gradient.numbers.len())
+            .sum()
     }
 }
 

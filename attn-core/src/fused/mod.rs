@@ -13,6 +13,7 @@ mod bounds;
 mod budget;
 mod coverage;
 mod distance_table;
+mod finished;
 mod footprint;
 mod gradients;
 mod interval;
@@ -32,10 +33,12 @@ pub use backward::{backward, try_backward};
 pub use bounds::{AxisBounds, DivisorBounds};
 pub use budget::{ChosenPlan, PlanSearch, PlanWork, all_rounds, first_rounds};
 pub use distance_table::DistanceTable;
+pub(crate) use finished::{FinishedSlots, Watch};
 pub use footprint::{Entry, Footprint};
 pub(crate) use gradients::merge;
 pub use gradients::{
-    GradientRefs, Gradients, Slot, WantsGradient, accumulate, any_wanted, rounds_wanted,
+    GradientRefs, Gradients, Slot, VisitSlot, WantsGradient, accumulate, any_wanted, rounds_wanted,
+    visit_slots,
 };
 pub use interval::Interval;
 pub(crate) use operation::{Derivative, StepSeeds};

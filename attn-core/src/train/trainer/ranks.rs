@@ -61,6 +61,20 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
+    /// Exchanges gradients with other [ranks](Self::across) in buckets of at least so many bytes, as far as parameters remain: 4 MB by default.
+    ///
+    /// Gradients are exchanged from the last parameter of the model to the first one, whose gradients are computed last: a bucket travels as
+    /// soon as its gradients are complete, while those before it are computed. Small buckets begin early, and each costs a message to every
+    /// rank. The results do not depend on it. It is the same on all ranks.
+    ///
+    /// PyTorch: `bucket_cap_mb` of `DistributedDataParallel`.
+    #[doc(alias = "bucket_cap_mb")]
+    pub fn bucket_bytes(mut self, bytes: usize) -> Self {
+        self.bucket_bytes = bytes;
+        self.forget_trained();
+        self
+    }
+
     /// The number of this rank, from 0. PyTorch: `dist.get_rank()`.
     pub fn rank(&self) -> usize {
         let across = self.across.as_ref();
