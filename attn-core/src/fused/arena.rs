@@ -70,6 +70,33 @@ impl<E: Element, D: Backend<E>> Reserved<E, D> {
     }
 }
 
+/// The ranges of the gradients in a buffer for those that are trained: the ranges of the parameters in their arena, moved together over the
+/// frozen ones. If all are trained, gradients stand where the parameters do.
+pub(crate) fn ranges_of_trained<E>(
+    parameters: &[Range<usize>],
+    trained: &[bool],
+) -> Vec<Option<Range<usize>>> {
+    let mut order: Vec<_> = (0..parameters.len()).collect();
+    order.sort_unstable_by_key(|place| parameters[*place].start);
+    let mut ranges = vec![None; parameters.len()];
+    let (mut end, mut end_of_parameters) = (0_usize, 0);
+    let mut is_behind_frozen = false;
+    for place in order {
+        let range = &parameters[place];
+        if trained[place] {
+            let start = match is_behind_frozen {
+                true => end.next_multiple_of(ALIGNMENT / size_of::<E>()),
+                false => end + (range.start - end_of_parameters),
+            };
+            end = start + range.len();
+            ranges[place] = Some(start..end);
+        }
+        is_behind_frozen = !trained[place];
+        end_of_parameters = range.end;
+    }
+    ranges
+}
+
 /// The ranges of an arena that are reserved so far.
 pub(crate) struct Reservations<E: Element, D: Backend<E>> {
     arena: Arena<E>,
@@ -162,6 +189,23 @@ mod tests {
         assert!(empty.is_empty());
         assert_eq!(*alone, [4.0, 5.0, 6.0]);
         assert_eq!(alone.as_ptr() as usize % ALIGNMENT, 0);
+    }
+
+    #[test]
+    fn gradients_stand_where_their_parameters_do_without_room_for_frozen_ones() {
+        // The second and the third one are side by side, such as a weight and its bias.
+        let parameters = [0..5, 16..20, 20..22, 32..32, 32..41];
+        let ranges = |trained| ranges_of_trained::<f32>(&parameters, trained);
+        assert_eq!(ranges(&[true; 5]), parameters.clone().map(Some));
+        assert_eq!(ranges(&[false; 5]), [const { None }; 5]);
+        assert_eq!(
+            ranges(&[false, true, true, false, true]),
+            [None, Some(0..4), Some(4..6), None, Some(16..25)]
+        );
+        assert_eq!(
+            ranges(&[true, true, false, true, true]),
+            [Some(0..5), Some(16..20), None, Some(32..32), Some(32..41)]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The gradients that an operation accumulates into.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, ops::Range, rc::Rc};
 
 use dfdx::{
     shapes::{HasShape, Rank0, Shape},
@@ -40,11 +40,6 @@ impl Slot {
             index: others + self.index,
             ..self
         }
-    }
-
-    /// Whether it is behind so many others.
-    pub(crate) fn is_behind(self, others: usize) -> bool {
-        self.index >= others
     }
 
     /// The same, if its gradient is wanted.
@@ -192,7 +187,10 @@ impl<E: Element, D: Host<E>> GradientRefs<E, D> {
         gradients: Gradients<E>,
         tape: &mut TapeGradients<E, D>,
     ) -> Result<(), D::Err> {
-        for (reference, Gradient { numbers, .. }) in self.0.iter().zip(gradients.slots) {
+        for (reference, gradient) in self.0.iter().zip(gradients.slots) {
+            let Memory::Own { numbers, .. } = gradient.memory else {
+                continue;
+            };
             let of_tape = (reference.find)(tape)?;
             if of_tape.is_empty() {
                 *of_tape = numbers;
@@ -264,37 +262,76 @@ pub(crate) fn merge<E: Element, D: Backend<E>>(
 
 /// The current gradients of an operation's operands, to add to.
 ///
-/// The gradients of a trainer stay from step to step. The first access in a step sets a gradient to 0, so one that no code accesses is known to be
-/// missing, and costs nothing.
+/// The gradients of a trainer stay from step to step, in one buffer. The first access in a step sets a gradient to 0, so one that no code
+/// accesses is known to be missing, and costs nothing.
 #[derive(Debug, Default)]
 pub struct Gradients<E> {
     slots: Vec<Gradient<E>>,
+    /// The buffer of a trainer, once it is needed.
+    arena: Vec<E>,
+    /// The number of its elements.
+    arena_len: usize,
     finished: Finished<E>,
 }
 
 #[derive(Debug)]
 struct Gradient<E> {
-    numbers: Vec<E>,
-    /// The numbers are those of an earlier step, or not allocated yet: their count.
-    stale: Option<usize>,
+    memory: Memory<E>,
+    /// Whether the numbers are those of this step.
+    is_given: bool,
+}
+
+#[derive(Debug)]
+enum Memory<E> {
+    /// That of a tape, or of a gradient that a trainer does not want. It is allocated by the first access.
+    Own { numbers: Vec<E>, len: usize },
+    /// A range of the buffer.
+    Arena(Range<usize>),
 }
 
 impl<E: Element> Gradient<E> {
-    /// One that is not there.
-    fn missing() -> Self {
+    fn given(numbers: Vec<E>) -> Self {
+        let len = numbers.len();
         Self {
-            numbers: Vec::new(),
-            stale: Some(0),
+            memory: Memory::Own { numbers, len },
+            is_given: true,
         }
     }
 
-    fn numbers_mut(&mut self) -> &mut [E] {
-        match self.stale.take() {
-            None => {}
-            Some(len) if len == self.numbers.len() => elementwise::clear(&mut self.numbers),
-            Some(len) => self.numbers = zeros(len),
+    /// One of so many numbers that nobody wants.
+    fn unwanted(len: usize) -> Self {
+        let numbers = Vec::new();
+        Self {
+            memory: Memory::Own { numbers, len },
+            is_given: false,
         }
-        &mut self.numbers
+    }
+
+    /// Its range of the buffer.
+    fn range(&self) -> Range<usize> {
+        match &self.memory {
+            Memory::Own { .. } => 0..0,
+            Memory::Arena(range) => range.clone(),
+        }
+    }
+
+    /// The numbers, to add to. `in_arena` is its range of the buffer.
+    fn numbers_mut<'a>(&'a mut self, in_arena: &'a mut [E]) -> &'a mut [E] {
+        let is_given = std::mem::replace(&mut self.is_given, true);
+        match &mut self.memory {
+            Memory::Own { numbers, len } => {
+                if !is_given {
+                    *numbers = zeros(*len);
+                }
+                numbers
+            }
+            Memory::Arena(_) => {
+                if !is_given {
+                    elementwise::clear(in_arena);
+                }
+                in_arena
+            }
+        }
     }
 }
 
@@ -309,51 +346,80 @@ impl<E: Element> Gradients<E> {
     fn with_capacity(count: usize) -> Self {
         Self {
             slots: Vec::with_capacity(count),
+            arena: Vec::new(),
+            arena_len: 0,
             finished: Finished::default(),
         }
     }
 
     fn push(&mut self, numbers: Vec<E>) {
-        self.slots.push(Gradient {
-            numbers,
-            stale: None,
-        });
+        self.slots.push(Gradient::given(numbers));
     }
 
-    /// Makes them the gradients of operands with so many elements. Those that are `kept` may have numbers to add to.
-    pub(crate) fn prepare(&mut self, lens: &[usize], kept: impl Fn(Slot) -> bool) {
-        self.slots.resize_with(lens.len(), Gradient::missing);
-        for (index, (gradient, &len)) in self.slots.iter_mut().zip(lens).enumerate() {
-            if gradient.stale.is_some() || !kept(Slot::new(index)) {
-                gradient.stale = Some(len);
-            }
+    /// The gradients of parameters with these numbers of elements, which are missing. A wanted one has a range of the buffer, which is
+    /// allocated by [`allocate`](Self::allocate).
+    pub(crate) fn of_parameters(
+        parameters: impl IntoIterator<Item = (usize, Option<Range<usize>>)>,
+    ) -> Self {
+        let mut gradients = Self::with_capacity(0);
+        for (len, range) in parameters {
+            gradients.slots.push(match range {
+                None => Gradient::unwanted(len),
+                Some(range) => {
+                    gradients.arena_len = gradients.arena_len.max(range.end);
+                    Gradient {
+                        memory: Memory::Arena(range),
+                        is_given: false,
+                    }
+                }
+            });
+        }
+        gradients
+    }
+
+    /// Allocates the buffer, unless it is there.
+    pub(crate) fn allocate(&mut self) {
+        if self.arena.len() < self.arena_len {
+            self.arena = zeros(self.arena_len);
         }
     }
 
-    /// Gives back the memory of the gradient of an operand.
-    pub(crate) fn release(&mut self, index: usize) {
-        if let Some(gradient) = self.slots.get_mut(index) {
-            *gradient = Gradient::missing();
+    /// Puts inputs with so many elements, whose gradients nobody wants, in the place of the first `before` operands.
+    pub(crate) fn set_inputs(&mut self, before: usize, lens: &[usize]) {
+        let inputs = lens.iter().map(|len| Gradient::unwanted(*len));
+        self.slots.splice(..before, inputs);
+    }
+
+    /// Gives back the memory of the gradients that nobody wants.
+    pub(crate) fn release_unwanted(&mut self) {
+        for gradient in &mut self.slots {
+            if let Memory::Own { numbers, .. } = &mut gradient.memory {
+                *numbers = Vec::new();
+                gradient.is_given = false;
+            }
         }
     }
 
     /// Makes all of them missing. Their memory is kept.
     pub(crate) fn forget(&mut self) {
         for gradient in &mut self.slots {
-            gradient.stale.get_or_insert(gradient.numbers.len());
+            gradient.is_given = false;
         }
     }
 
     /// The gradient of a slot, if there is one, and it is wanted.
     pub(crate) fn given(&self, slot: Slot) -> Option<&[E]> {
         let gradient = self.slots.get(slot.wanted()?.index)?;
-        gradient.stale.is_none().then_some(&gradient.numbers)
+        let numbers = match &gradient.memory {
+            Memory::Own { numbers, .. } => numbers,
+            Memory::Arena(range) => self.arena.get(range.clone())?,
+        };
+        gradient.is_given.then_some(numbers)
     }
 
     /// [`given`](Self::given), mutable.
     pub(crate) fn given_mut(&mut self, slot: Slot) -> Option<&mut [E]> {
-        let gradient = self.slots.get_mut(slot.wanted()?.index)?;
-        gradient.stale.is_none().then_some(&mut gradient.numbers)
+        self.given(slot).is_some().then(|| self.of(slot))
     }
 
     /// Adds the gradients of several slots to that of the first one, and returns this, if there is one.
@@ -376,10 +442,11 @@ impl<E: Element> Gradients<E> {
     /// If the slot belongs to another operation.
     pub fn of(&mut self, slot: Slot) -> &mut [E] {
         self.finished.check(slot);
-        self.slots[slot.index].numbers_mut()
+        let gradient = &mut self.slots[slot.index];
+        gradient.numbers_mut(&mut self.arena[gradient.range()])
     }
 
-    /// The gradients of several slots, for simultaneous writing.
+    /// The gradients of several slots, for simultaneous writing; none of a slot that is there twice.
     pub(super) fn get_disjoint<const N: usize>(
         &mut self,
         slots: [Option<Slot>; N],
@@ -389,11 +456,16 @@ impl<E: Element> Gradients<E> {
             .flatten()
             .for_each(|slot| self.finished.check(*slot));
         let mut found = [const { None }; N];
+        let ranges = slots.map(|slot| slot.map_or(0..0, |slot| self.slots[slot.index].range()));
+        let Ok(in_arena) = self.arena.get_disjoint_mut(ranges) else {
+            return found;
+        };
+        let mut in_arena = in_arena.map(Some);
         for (index, gradient) in self.slots.iter_mut().enumerate() {
             let is_here = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.index == index);
-            let slot = slots.iter().position(is_here);
-            if let Some(slot) = slot {
-                found[slot] = Some(gradient.numbers_mut());
+            if let Some(place) = slots.iter().position(is_here) {
+                let in_arena = in_arena[place].take();
+                found[place] = in_arena.map(|in_arena| gradient.numbers_mut(in_arena));
             }
         }
         found
@@ -404,17 +476,16 @@ impl<E: Element> Gradients<E> {
     /// # Panics
     /// If a slot belongs to another operation, or both are the same.
     pub(crate) fn of_affine(&mut self, weight: Slot, bias: Option<Slot>) -> [Option<&mut [E]>; 2] {
-        let bias = bias.and_then(Slot::wanted);
-        let [Some(weight), Some(bias)] = [weight.wanted(), bias] else {
-            return self.get_disjoint([weight.wanted(), bias]);
-        };
-        [weight, bias]
-            .iter()
-            .for_each(|slot| self.finished.check(*slot));
-        match self.slots.get_disjoint_mut([weight.index, bias.index]) {
-            Ok(both) => both.map(|gradient| Some(gradient.numbers_mut())),
-            Err(error) => panic!("{weight:?} and {bias:?}: {error}"),
+        let slots = [weight.wanted(), bias.and_then(Slot::wanted)];
+        let found = self.get_disjoint(slots);
+        for (slot, found) in slots.iter().zip(&found) {
+            assert_eq!(
+                slot.is_some(),
+                found.is_some(),
+                "{slots:?} are written at once"
+            );
         }
+        found
     }
 
     /// Says that the backward pass adds to none of these from here on.
@@ -444,17 +515,28 @@ impl<E: Element> Gradients<E> {
         self.finished = Finished::default();
     }
 
-    /// The gradients of all slots, read-only.
+    /// The gradients of all slots of a tape, read-only.
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
-        std::array::from_fn(|slot| self.slots[slot].numbers.as_slice())
+        std::array::from_fn(|slot| match &self.slots[slot].memory {
+            Memory::Own { numbers, .. } => numbers.as_slice(),
+            Memory::Arena(range) => &self.arena[range.clone()],
+        })
     }
 
-    /// The number of elements that are there.
+    /// The buffer of a trainer, if it is allocated.
+    #[cfg(test)]
+    pub(crate) fn buffer(&self) -> &[E] {
+        &self.arena
+    }
+
+    /// The number of elements that are there, without gaps in the buffer.
     pub(crate) fn len(&self) -> usize {
-        self.slots
-            .iter()
-            .map(|gradient| gradient.numbers.len())
-            .sum()
+        let slots = self.slots.iter().map(|gradient| match &gradient.memory {
+            Memory::Own { numbers, .. } => numbers.len(),
+            Memory::Arena(range) if range.end <= self.arena.len() => range.len(),
+            Memory::Arena(_) => 0,
+        });
+        slots.sum()
     }
 }
 
@@ -529,8 +611,9 @@ mod tests {
 
     #[test]
     fn gradients_that_are_not_wanted_are_not_given() {
-        let mut gradients = Gradients::<f32>::default();
-        gradients.prepare(&[2, 3], |_| true);
+        let mut gradients = Gradients::<f32>::of_parameters([(2, Some(0..2)), (3, Some(4..7))]);
+        assert_eq!(gradients.len(), 0);
+        gradients.allocate();
         let [weight, bias] = [Slot::new(0), Slot::new(1)];
         let frozen = weight.if_wanted(false);
         assert!(matches!(
@@ -543,7 +626,33 @@ mod tests {
         ));
         assert!(gradients.given(weight).is_some());
         assert!(gradients.given(frozen).is_none());
-        gradients.release(0);
-        assert_eq!(gradients.len(), 3);
+        assert_eq!(gradients.len(), 5);
+    }
+
+    #[test]
+    fn gradients_of_a_trainer_stand_in_one_buffer_and_others_are_given_back() {
+        let mut gradients =
+            Gradients::<f64>::of_parameters([(2, Some(0..2)), (3, None), (1, Some(4..5))]);
+        gradients.allocate();
+        gradients.set_inputs(0, &[4]);
+        let [input, first, frozen, last] = [0, 1, 2, 3].map(Slot::new);
+        for _ in 0..2 {
+            gradients.of(input)[3] += 1.0;
+            let all = gradients.get_disjoint([last, first, frozen].map(Some));
+            for (gradient, expected) in all.into_iter().flatten().zip([1, 2, 3]) {
+                assert!(gradient.iter().all(|x| *x == 0.0));
+                assert_eq!(gradient.len(), expected);
+                gradient[0] = expected as f64;
+            }
+            assert_eq!(gradients.given(last), Some(&[1.0][..]));
+            assert_eq!(gradients.arena, [2.0, 0.0, 0.0, 0.0, 1.0]);
+            gradients.release_unwanted();
+            assert_eq!(gradients.len(), 3);
+            gradients.set_inputs(1, &[4]);
+            gradients.forget();
+            assert!(gradients.given(first).is_none());
+        }
+        let twice = gradients.get_disjoint([Some(first), Some(first)]);
+        assert!(twice.iter().any(Option::is_none));
     }
 }

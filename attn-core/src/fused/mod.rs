@@ -26,7 +26,7 @@ mod truth;
 mod zone;
 
 pub use affine::Affine;
-pub(crate) use arena::{Arena, id_of};
+pub(crate) use arena::{Arena, id_of, ranges_of_trained};
 pub use array::{Array, IdArray};
 pub use attention::{Beside, BesideArrays, BesideGradients};
 pub use backward::{backward, try_backward};

@@ -7,7 +7,7 @@ use dfdx::tensor::UniqueId;
 use super::{Trainable, model::ErrOf};
 use crate::{
     Element,
-    fused::{Arena, Derivative, Gradients, Operation, Slot, Watch},
+    fused::{Arena, Derivative, Gradients, Operation, Slot, Watch, ranges_of_trained},
     kernel::{elementwise, optim::squared_norm},
     train::parameters::{Made, ParamPath, for_each, for_each_mut},
 };
@@ -16,8 +16,8 @@ use crate::{
 pub(super) struct Parameters<E: Element> {
     pub(super) arena: Arena<E>,
     pub(super) all: Vec<Trained>,
-    /// The tensor of each slot.
-    ids: Vec<UniqueId>,
+    /// The tensor of each slot, and where it is in the arena.
+    places: Vec<(UniqueId, Range<usize>)>,
     /// Whether the gradient of each slot is wanted.
     pub(super) trained: Arc<[bool]>,
     /// The slots of tensors with one id, of which each has a part of the gradient.
@@ -25,8 +25,6 @@ pub(super) struct Parameters<E: Element> {
     gradients: Gradients<E>,
     /// The number of operands of the loss before the parameters.
     inputs: usize,
-    /// How many numbers each slot has.
-    lens: Vec<usize>,
 }
 
 /// A parameter.
@@ -57,11 +55,11 @@ impl<E: Element> Parameters<E> {
         model.reserve(&mut operation)?;
         let reserved = operation.into_parameters();
         let mut places: BTreeMap<_, Vec<(Slot, Range<usize>)>> = BTreeMap::new();
-        let mut ids = Vec::new();
+        let mut slots = Vec::new();
         if let Some(reserved) = reserved {
             reserved.fill();
             for tensor in &reserved.tensors {
-                ids.push((tensor.slot.index(), tensor.id(), tensor.range.len()));
+                slots.push((tensor.slot.index(), (tensor.id(), tensor.range.clone())));
                 let of_id = places.entry(tensor.id()).or_default();
                 of_id.push((tensor.slot, tensor.range.clone()));
             }
@@ -92,43 +90,40 @@ impl<E: Element> Parameters<E> {
             *before += 1;
             Ok::<_, Infallible>(())
         });
-        ids.sort_unstable_by_key(|(slot, ..)| *slot);
-        let lens = ids.iter().map(|(.., len)| *len).collect();
-        let ids: Vec<_> = ids.into_iter().map(|(_, id, _)| id).collect();
+        slots.sort_unstable_by_key(|(slot, _)| *slot);
         let same = places.into_values().filter(|places| places.len() > 1);
         let same = same.map(|places| places.into_iter().map(|(slot, _)| slot).collect());
-        Ok(Self {
+        let mut parameters = Self {
             arena,
             all,
             same: same.collect(),
             gradients: Gradients::default(),
-            trained: vec![true; ids.len()].into(),
-            ids,
+            trained: Arc::new([]),
+            places: slots.into_iter().map(|(_, place)| place).collect(),
             inputs: 0,
-            lens,
-        })
+        };
+        parameters.train(|_| true);
+        Ok(parameters)
     }
 
-    /// Says which tensors are trained. The gradients of the others are not computed from here on, and their memory goes back.
+    /// Says which tensors are trained. The gradients of the others are not computed from here on, and there is no memory for them.
     pub(super) fn train(&mut self, is_trained: impl Fn(UniqueId) -> bool) {
-        self.trained = self.ids.iter().map(|id| is_trained(*id)).collect();
+        let trained: Arc<[bool]> = self.places.iter().map(|(id, _)| is_trained(*id)).collect();
+        if trained == self.trained {
+            return;
+        }
+        let ranges: Vec<_> = self.places.iter().map(|(_, range)| range.clone()).collect();
+        let of_gradients = ranges_of_trained::<E>(&ranges, &trained);
+        let lens = ranges.iter().map(Range::len);
+        self.gradients = Gradients::of_parameters(lens.zip(of_gradients));
+        self.inputs = 0;
         for of in &mut self.all {
             of.slot = of.slot.if_wanted(is_trained(of.id));
         }
         for slot in self.same.iter_mut().flatten() {
-            *slot = slot.if_wanted(self.trained[slot.index()]);
+            *slot = slot.if_wanted(trained[slot.index()]);
         }
-        self.release_unwanted();
-    }
-
-    /// Gives back the memory of the gradients of inputs, and of parameters that are not trained.
-    fn release_unwanted(&mut self) {
-        let parameters = self.trained.iter().enumerate();
-        let frozen = parameters.filter(|(_, is_trained)| !**is_trained);
-        let frozen = frozen.map(|(slot, _)| slot + self.inputs);
-        (0..self.inputs)
-            .chain(frozen)
-            .for_each(|slot| self.gradients.release(slot));
+        self.trained = trained;
     }
 
     /// The bytes of the gradients.
@@ -140,7 +135,7 @@ impl<E: Element> Parameters<E> {
     pub(super) fn add(&mut self, derivative: Derivative<E>, weight: f64) {
         self.prepare_for(&derivative);
         derivative.run(E::of(weight), &mut self.gradients);
-        self.release_unwanted();
+        self.gradients.release_unwanted();
     }
 
     /// [`add`](Self::add), where `watch` hears of the gradients that are finished.
@@ -153,15 +148,16 @@ impl<E: Element> Parameters<E> {
         self.prepare_for(&derivative);
         let watch = watch(self.inputs);
         let watch = derivative.run_watched(E::of(weight), &mut self.gradients, watch);
-        self.release_unwanted();
+        self.gradients.release_unwanted();
         watch
     }
 
     fn prepare_for(&mut self, derivative: &Derivative<E>) {
-        let inputs = derivative.lens.len() - self.ids.len();
-        self.inputs = inputs;
+        let inputs = derivative.lens.len() - self.places.len();
         self.gradients
-            .prepare(&derivative.lens, |slot| slot.is_behind(inputs));
+            .set_inputs(self.inputs, &derivative.lens[..inputs]);
+        self.inputs = inputs;
+        self.gradients.allocate();
     }
 
     /// Adds up what belongs to one gradient.
@@ -189,10 +185,7 @@ impl<E: Element> Parameters<E> {
 
     /// Makes room for gradients, also where no batch has been.
     pub(super) fn prepare(&mut self) {
-        let inputs = std::iter::repeat_n(0, self.inputs);
-        let lens: Vec<_> = inputs.chain(self.lens.iter().copied()).collect();
-        let inputs = self.inputs;
-        self.gradients.prepare(&lens, |slot| slot.is_behind(inputs));
+        self.gradients.allocate();
     }
 
     /// Says which parameters this rank updates.
@@ -310,5 +303,72 @@ impl<E: Element> Parameters<E> {
             }
             Ok::<_, Infallible>(())
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::{
+        prelude::BuildModule,
+        tensor::{Cpu, NoneTape},
+    };
+
+    use super::*;
+    use crate::nn::{Linear, UnbiasedLinear};
+
+    type Two = (Linear<3, 2>, UnbiasedLinear<2, 5>);
+
+    impl Trainable for (Linear<3, 2, f64, Cpu>, UnbiasedLinear<2, 5, f64, Cpu>) {
+        type Element = f64;
+        type Device = Cpu;
+
+        fn reserve(
+            &self,
+            operation: &mut Operation<f64, Cpu, NoneTape>,
+        ) -> Result<(), ErrOf<Self>> {
+            operation.projection(&[&self.0])?;
+            operation.projection(&[&self.1])?;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn gradients_stand_where_their_parameters_do() {
+        let mut model = Cpu::default().build_module::<Two, f64>();
+        let mut parameters = Parameters::of(&mut model).unwrap();
+        parameters.prepare();
+        assert_eq!(parameters.gradient_bytes(), 8 * (6 + 2 + 10));
+        for place in 0..parameters.all.len() {
+            parameters.add_to_gradient(place, |gradient| gradient.fill(place as f64 + 1.0));
+        }
+        let arena = parameters.gradients.buffer();
+        assert_eq!(arena.len(), parameters.numbers().len());
+        let mut between = arena.to_vec();
+        for (place, of) in parameters.all.iter().enumerate() {
+            assert!(
+                arena[of.range.clone()]
+                    .iter()
+                    .all(|x| *x == place as f64 + 1.0)
+            );
+            between[of.range.clone()].fill(0.0);
+        }
+        assert!(between.iter().all(|x| *x == 0.0));
+    }
+
+    #[test]
+    fn frozen_parameters_have_no_gradient() {
+        let mut model = Cpu::default().build_module::<Two, f64>();
+        let mut parameters = Parameters::of(&mut model).unwrap();
+        let bias = parameters.all[1].id;
+        parameters.train(|id| id == bias);
+        parameters.prepare();
+        assert_eq!(parameters.gradients.buffer().len(), 2);
+        parameters.add_to_gradient(1, |gradient| gradient.fill(1.0));
+        let given: Vec<_> = parameters
+            .all
+            .iter()
+            .map(|of| parameters.gradient(of))
+            .collect();
+        assert_eq!(given, [None, Some(&[1.0, 1.0][..]), None]);
     }
 }
