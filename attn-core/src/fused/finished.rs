@@ -2,13 +2,12 @@
 
 use std::{any::Any, fmt};
 
-use super::{Gradients, Slot, WantsGradient};
-use crate::Element;
+use super::{Slot, WantsGradient};
 
-/// Hears during a backward pass which gradients are finished.
-pub(crate) trait Watch<E>: Any + Send {
+/// Hears during a backward pass which of some gradients are finished.
+pub(crate) trait Watch<G>: Any + Send {
     /// More of them are.
-    fn hear(&mut self, finished: &FinishedSlots, gradients: &mut Gradients<E>);
+    fn hear(&mut self, finished: &FinishedSlots, gradients: &mut G);
 }
 
 /// The slots whose gradients are finished.
@@ -29,12 +28,12 @@ impl FinishedSlots {
 }
 
 /// What is known of finished gradients, and who hears of it.
-pub(super) struct Finished<E> {
+pub(super) struct Finished<G> {
     slots: FinishedSlots,
-    watch: Option<Box<dyn Watch<E>>>,
+    watch: Option<Box<dyn Watch<G>>>,
 }
 
-impl<E> Default for Finished<E> {
+impl<G> Default for Finished<G> {
     fn default() -> Self {
         Self {
             slots: FinishedSlots::default(),
@@ -43,7 +42,7 @@ impl<E> Default for Finished<E> {
     }
 }
 
-impl<E> fmt::Debug for Finished<E> {
+impl<G> fmt::Debug for Finished<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Finished")
             .field("slots", &self.slots)
@@ -51,16 +50,16 @@ impl<E> fmt::Debug for Finished<E> {
     }
 }
 
-impl<E: Element> Finished<E> {
+impl<G: 'static> Finished<G> {
     /// None so far.
-    pub(super) fn watched(watch: impl Watch<E>) -> Self {
+    pub(super) fn watched(watch: impl Watch<G>) -> Self {
         Self {
             slots: FinishedSlots::default(),
             watch: Some(Box::new(watch)),
         }
     }
 
-    pub(super) fn add(&mut self, of: &[&dyn WantsGradient], gradients: &mut Gradients<E>) {
+    pub(super) fn add(&mut self, of: &[&dyn WantsGradient], gradients: &mut G) {
         // Without a watch they are known for the check only.
         if self.watch.is_none() && !cfg!(debug_assertions) {
             return;
@@ -79,8 +78,46 @@ impl<E: Element> Finished<E> {
     }
 
     /// Who has heard of it.
-    pub(super) fn into_watch<W: Watch<E>>(self) -> Option<W> {
+    pub(super) fn into_watch<W: Watch<G>>(self) -> Option<W> {
         let watch: Box<dyn Any> = self.watch?;
         watch.downcast().ok().map(|watch| *watch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of three slots it has heard of, each time.
+    #[derive(Default)]
+    struct Heard(Vec<[bool; 3]>);
+
+    impl Watch<usize> for Heard {
+        fn hear(&mut self, finished: &FinishedSlots, gradients: &mut usize) {
+            *gradients += 1;
+            let slots = [0, 1, 2].map(Slot::new);
+            self.0.push(slots.map(|slot| finished.contains(slot)));
+        }
+    }
+
+    #[test]
+    fn a_watch_hears_of_every_slot() {
+        let mut finished = Finished::watched(Heard::default());
+        let mut calls = 0;
+        let [first, second, third] = [0, 1, 2].map(Slot::new);
+        finished.add(&[&third], &mut calls);
+        finished.add(&[&vec![first, third], &None::<Slot>], &mut calls);
+        finished.check(second);
+        let heard: Heard = finished.into_watch().unwrap();
+        assert_eq!(heard.0, [[false, false, true], [true, false, true]]);
+        assert_eq!(calls, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "is finished")]
+    fn nothing_is_added_to_a_finished_gradient() {
+        let mut finished = Finished::<()>::default();
+        finished.add(&[&Slot::new(1)], &mut ());
+        finished.check(Slot::new(1));
     }
 }

@@ -20,6 +20,7 @@ mod interval;
 mod operation;
 mod projection;
 mod score;
+mod slot;
 mod steps;
 mod target;
 mod truth;
@@ -36,15 +37,13 @@ pub use distance_table::DistanceTable;
 pub(crate) use finished::{FinishedSlots, Watch};
 pub use footprint::{Entry, Footprint};
 pub(crate) use gradients::merge;
-pub use gradients::{
-    GradientRefs, Gradients, Slot, VisitSlot, WantsGradient, accumulate, any_wanted, rounds_wanted,
-    visit_slots,
-};
+pub use gradients::{GradientRefs, Gradients, accumulate};
 pub use interval::Interval;
 pub(crate) use operation::{Derivative, StepSeeds};
 pub use operation::{Operand, Operation, Output, PassSeeds};
 pub use projection::{AffineMap, Projection, ProjectionBuilder, ProjectionLayer};
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};
+pub use slot::{Slot, VisitSlot, WantsGradient, any_wanted, rounds_wanted, visit_slots};
 pub use steps::{Step, StepMut, Steps, segment_length, segments, some_steps, step, step_mut};
 pub use target::GradTarget;
 pub use truth::Truth;

@@ -380,7 +380,7 @@ impl<E: Element> Derivative<E> {
     }
 
     /// [`run`](Self::run), where `watch` hears of gradients that are finished.
-    pub(crate) fn run_watched<W: Watch<E>>(
+    pub(crate) fn run_watched<W: Watch<Gradients<E>>>(
         self,
         scale: E,
         gradients: &mut Gradients<E>,

@@ -139,7 +139,7 @@ impl<E: Element> Parameters<E> {
     }
 
     /// [`add`](Self::add), where `watch` hears of the gradients that are finished.
-    pub(super) fn add_watched<W: Watch<E>>(
+    pub(super) fn add_watched<W: Watch<Gradients<E>>>(
         &mut self,
         derivative: Derivative<E>,
         weight: f64,

@@ -289,7 +289,7 @@ pub(super) struct Exchange {
     pub(super) inputs: usize,
 }
 
-impl<E: Element> Watch<E> for Exchange {
+impl<E: Element> Watch<Gradients<E>> for Exchange {
     fn hear(&mut self, finished: &FinishedSlots, gradients: &mut Gradients<E>) {
         let inputs = self.inputs;
         let is_finished = |bucket: &Bucket| {
