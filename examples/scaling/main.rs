@@ -217,7 +217,7 @@ impl Run {
             ranks,
             link: messages.link,
             shards: Shards::Whole,
-            hidden: false,
+            hidden: true,
         };
         cost::step(&self.lens, &work, &cluster)
     }

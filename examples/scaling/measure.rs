@@ -150,9 +150,10 @@ where
     (Ids, Ids): TrainBatch<M>,
 {
     ranks.barrier()?;
-    let (waited, sent) = (ranks.waited(), ranks.bytes_sent());
+    let (waited, sent) = (ranks.waited().as_secs_f64(), ranks.bytes_sent());
     let seconds = seconds(|| trainer.step(batch).map(drop))?;
-    let (waited, sent) = (ranks.waited() - waited, ranks.bytes_sent() - sent);
+    let waited = ranks.waited().as_secs_f64() - waited;
+    let sent = ranks.bytes_sent() - sent;
     let mean = ranks.sum(&[waited, sent as f64])?;
     let [seconds, longest] = ranks.largest([seconds, waited])?;
     let count = ranks.ranks() as f64;

@@ -9,30 +9,17 @@ use std::{
 use anyhow::Result;
 use attn::train::{Call, Collective, CollectiveError, Message, Outgoing, Pending};
 
-/// Ranks that measure how long they wait. All trainers of a rank have a clone of one.
+/// Ranks of which all trainers of a rank have a clone.
 #[derive(Clone)]
-pub(crate) struct Ranks(Arc<Mutex<Timed>>);
-
-struct Timed {
-    ranks: Box<dyn Collective>,
-    waited: Duration,
-}
+pub(crate) struct Ranks(Arc<Mutex<Box<dyn Collective>>>);
 
 impl Ranks {
     pub(crate) fn new(ranks: impl Collective + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Timed {
-            ranks: Box::new(ranks),
-            waited: Duration::ZERO,
-        })))
+        Self(Arc::new(Mutex::new(Box::new(ranks))))
     }
 
-    fn timed(&self) -> MutexGuard<'_, Timed> {
+    fn ranks_of_all(&self) -> MutexGuard<'_, Box<dyn Collective>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The seconds for which this rank has waited so far.
-    pub(crate) fn waited(&self) -> f64 {
-        self.timed().waited.as_secs_f64()
     }
 
     /// The seconds that `run` takes on rank 0, while the others sleep. They know from the last time how long: a rank that waits for a
@@ -66,31 +53,31 @@ pub(crate) fn seconds<E>(run: impl FnOnce() -> Result<(), E>) -> Result<f64, E> 
 
 impl Collective for Ranks {
     fn rank(&self) -> usize {
-        self.timed().ranks.rank()
+        self.ranks_of_all().rank()
     }
 
     fn ranks(&self) -> usize {
-        self.timed().ranks.ranks()
+        self.ranks_of_all().ranks()
     }
 
     fn begin(&mut self, call: Call, send: Outgoing) -> Result<Pending, CollectiveError> {
-        self.timed().ranks.begin(call, send)
+        self.ranks_of_all().begin(call, send)
     }
 
     fn wait(&mut self, pending: Pending) -> Result<Vec<Message>, CollectiveError> {
-        let mut timed = self.timed();
-        let begin = Instant::now();
-        let messages = timed.ranks.wait(pending);
-        timed.waited += begin.elapsed();
-        messages
+        self.ranks_of_all().wait(pending)
     }
 
     fn fail(&mut self, reason: &str) {
-        self.timed().ranks.fail(reason);
+        self.ranks_of_all().fail(reason);
     }
 
     fn bytes_sent(&self) -> u64 {
-        self.timed().ranks.bytes_sent()
+        self.ranks_of_all().bytes_sent()
+    }
+
+    fn waited(&self) -> Duration {
+        self.ranks_of_all().waited()
     }
 }
 

@@ -10,6 +10,7 @@ mod equal;
 mod fit;
 mod numbers;
 mod operations;
+mod overlap;
 mod state;
 mod training;
 

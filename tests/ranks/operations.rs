@@ -1,5 +1,10 @@
 //! What every `Collective` does, whatever carries its messages.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use attn::train::{Call, Collective, CollectiveError, Outgoing};
 
 /// Runs all of them. All ranks call it.
@@ -10,6 +15,7 @@ pub(crate) fn run(ranks: &mut impl Collective) -> Result<(), CollectiveError> {
     operations_overlap(ranks)?;
     values_agree(ranks)?;
     bytes_are_counted(ranks)?;
+    waiting_is_measured(ranks)?;
     ranks.barrier()
 }
 
@@ -90,5 +96,21 @@ fn bytes_are_counted(ranks: &mut impl Collective) -> Result<(), CollectiveError>
     ranks.all_gather(vec![0; 10])?;
     let others = ranks.ranks() as u64 - 1;
     assert_eq!(ranks.bytes_sent() - before, 10 * others);
+    Ok(())
+}
+
+/// The ranks wait for one that sleeps. A busy machine may be late in one round, not in all of them.
+fn waiting_is_measured(ranks: &mut impl Collective) -> Result<(), CollectiveError> {
+    let sleep = Duration::from_millis(20);
+    let (begin, before) = (Instant::now(), ranks.waited());
+    for _ in 0..5 {
+        if ranks.rank() == 0 {
+            thread::sleep(sleep);
+        }
+        ranks.barrier()?;
+    }
+    let waited = ranks.waited() - before;
+    assert!(waited <= begin.elapsed());
+    assert!(ranks.rank() == 0 || waited >= sleep / 2, "{waited:?}");
     Ok(())
 }

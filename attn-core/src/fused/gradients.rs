@@ -8,94 +8,12 @@ use dfdx::{
     tensor_ops::Backward,
 };
 
-use super::zeros;
+use super::{
+    Slot, WantsGradient,
+    finished::{Finished, Watch},
+    zeros,
+};
 use crate::{Backend, Element, Host, kernel::elementwise, simd::call};
-
-/// The index of a tensor among the operands of an operation, and whether its gradient is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    index: usize,
-    is_wanted: bool,
-}
-
-impl Slot {
-    const fn new(index: usize) -> Self {
-        Self {
-            index,
-            is_wanted: true,
-        }
-    }
-
-    /// Its index.
-    pub(crate) fn index(self) -> usize {
-        self.index
-    }
-
-    /// The slot behind so many others.
-    pub(crate) fn behind(self, others: usize) -> Self {
-        Self {
-            index: others + self.index,
-            ..self
-        }
-    }
-
-    /// The same, if its gradient is wanted.
-    pub(crate) fn wanted(self) -> Option<Self> {
-        self.is_wanted.then_some(self)
-    }
-
-    /// A slot whose gradient is wanted or not.
-    pub(crate) fn if_wanted(self, is_wanted: bool) -> Self {
-        Self { is_wanted, ..self }
-    }
-}
-
-/// Parameters and inputs of which some may want no gradient: those that are frozen, and the inputs of a trainer's loss.
-pub trait WantsGradient {
-    /// Whether the gradient of any of them is wanted.
-    fn is_wanted(&self) -> bool;
-}
-
-impl WantsGradient for Slot {
-    fn is_wanted(&self) -> bool {
-        self.is_wanted
-    }
-}
-
-impl<W: WantsGradient> WantsGradient for Option<W> {
-    fn is_wanted(&self) -> bool {
-        self.as_ref().is_some_and(W::is_wanted)
-    }
-}
-
-impl<W: WantsGradient> WantsGradient for Vec<W> {
-    fn is_wanted(&self) -> bool {
-        self.iter().any(W::is_wanted)
-    }
-}
-
-impl<W: WantsGradient> WantsGradient for &[W] {
-    fn is_wanted(&self) -> bool {
-        self.iter().any(W::is_wanted)
-    }
-}
-
-/// Whether the gradient of any of these is wanted.
-pub fn any_wanted(of: &[&dyn WantsGradient]) -> bool {
-    of.iter().any(|of| of.is_wanted())
-}
-
-/// How many rounds of a loop the derivative takes, the last one first: all, if something is wanted that the loop passes a gradient on to or
-/// that each round adds to (`others`), and otherwise those up to the first round that wants a gradient.
-pub fn rounds_wanted<'w, W: WantsGradient + 'w>(
-    others: bool,
-    rounds: impl Iterator<Item = &'w W>,
-) -> usize {
-    let wanted = rounds
-        .enumerate()
-        .filter(|(_, of)| others || of.is_wanted());
-    wanted.last().map_or(0, |(index, _)| index + 1)
-}
 
 /// References to the gradients of contiguous tensors. They do not keep the tensors' data alive.
 pub struct GradientRefs<E: Element, D: Host<E>>(Vec<GradientRef<E, D>>);
@@ -253,6 +171,7 @@ pub struct Gradients<E> {
     arena: Vec<E>,
     /// The number of its elements.
     arena_len: usize,
+    finished: Finished<Self>,
 }
 
 #[derive(Debug)]
@@ -329,6 +248,7 @@ impl<E: Element> Gradients<E> {
             slots: Vec::with_capacity(count),
             arena: Vec::new(),
             arena_len: 0,
+            finished: Finished::default(),
         }
     }
 
@@ -389,7 +309,7 @@ impl<E: Element> Gradients<E> {
 
     /// The gradient of a slot, if there is one, and it is wanted.
     pub(crate) fn given(&self, slot: Slot) -> Option<&[E]> {
-        let gradient = self.slots.get(slot.wanted()?.index)?;
+        let gradient = self.slots.get(slot.wanted()?.index())?;
         let numbers = match &gradient.memory {
             Memory::Own { numbers, .. } => numbers,
             Memory::Arena(range) => self.arena.get(range.clone())?,
@@ -402,14 +322,18 @@ impl<E: Element> Gradients<E> {
         self.given(slot).is_some().then(|| self.of(slot))
     }
 
-    /// Adds the gradient of one slot to that of another, if there is one.
-    pub(crate) fn add(&mut self, from: Slot, to: Slot) {
-        if self.given(from).is_none() {
-            return;
+    /// Adds the gradients of several slots to that of the first one, and returns this, if there is one.
+    pub(crate) fn sum(&mut self, of: impl IntoIterator<Item = Slot>) -> Option<&[E]> {
+        let mut slots = of.into_iter();
+        let first = slots.next()?;
+        for slot in slots {
+            if self.given(slot).is_some()
+                && let [Some(from), Some(to)] = self.get_disjoint([Some(slot), Some(first)])
+            {
+                accumulate(to, from);
+            }
         }
-        if let [Some(from), Some(to)] = self.get_disjoint([Some(from), Some(to)]) {
-            accumulate(to, from);
-        }
+        self.given(first)
     }
 
     /// The gradients of a slot. If they are not wanted, it is memory that nobody reads: a trainer gives it back behind the derivative.
@@ -417,7 +341,8 @@ impl<E: Element> Gradients<E> {
     /// # Panics
     /// If the slot belongs to another operation.
     pub fn of(&mut self, slot: Slot) -> &mut [E] {
-        let gradient = &mut self.slots[slot.index];
+        self.finished.check(slot);
+        let gradient = &mut self.slots[slot.index()];
         gradient.numbers_mut(&mut self.arena[gradient.range()])
     }
 
@@ -426,14 +351,18 @@ impl<E: Element> Gradients<E> {
         &mut self,
         slots: [Option<Slot>; N],
     ) -> [Option<&mut [E]>; N] {
+        slots
+            .iter()
+            .flatten()
+            .for_each(|slot| self.finished.check(*slot));
         let mut found = [const { None }; N];
-        let ranges = slots.map(|slot| slot.map_or(0..0, |slot| self.slots[slot.index].range()));
+        let ranges = slots.map(|slot| slot.map_or(0..0, |slot| self.slots[slot.index()].range()));
         let Ok(in_arena) = self.arena.get_disjoint_mut(ranges) else {
             return found;
         };
         let mut in_arena = in_arena.map(Some);
         for (index, gradient) in self.slots.iter_mut().enumerate() {
-            let is_here = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.index == index);
+            let is_here = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.index() == index);
             if let Some(place) = slots.iter().position(is_here) {
                 let in_arena = in_arena[place].take();
                 found[place] = in_arena.map(|in_arena| gradient.numbers_mut(in_arena));
@@ -457,6 +386,33 @@ impl<E: Element> Gradients<E> {
             );
         }
         found
+    }
+
+    /// Says that the backward pass adds to none of these from here on.
+    pub fn finish(&mut self, of: &[&dyn WantsGradient]) {
+        let mut finished = std::mem::take(&mut self.finished);
+        finished.add(of, self);
+        self.finished = finished;
+    }
+
+    /// Calls `run`, during which `watch` hears of finished gradients.
+    ///
+    /// # Panics
+    /// If another watch takes its place in the meantime.
+    pub(super) fn watched<W: Watch<Self>>(&mut self, watch: W, run: impl FnOnce(&mut Self)) -> W {
+        self.finished = Finished::watched(watch);
+        run(self);
+        let Some(watch) = std::mem::take(&mut self.finished).into_watch() else {
+            panic!("another watch is here");
+        };
+        watch
+    }
+
+    /// Begins a pass, which has finished none.
+    pub(super) fn unwatched(&mut self, run: impl FnOnce(&mut Self)) {
+        self.finished = Finished::default();
+        run(self);
+        self.finished = Finished::default();
     }
 
     /// The gradients of all slots of a tape, read-only.
@@ -537,20 +493,6 @@ mod tests {
         references.give_back(gradients, &mut tape).unwrap();
         assert_eq!(tape.get(&x).array(), [0.0, 0.0]);
         assert_eq!(tape.get(&y).array(), [0.0, 5.0]);
-    }
-
-    #[test]
-    fn a_loop_ends_with_the_first_round_that_wants_a_gradient() {
-        let rounds = |wanted: &[usize]| {
-            (0..4)
-                .map(|i| Slot::new(i).if_wanted(wanted.contains(&i)))
-                .collect::<Vec<_>>()
-        };
-        for (wanted, expected) in [(&[][..], 0), (&[3], 1), (&[1, 3], 3), (&[0], 4)] {
-            let rounds = rounds(wanted);
-            assert_eq!(rounds_wanted(false, rounds.iter().rev()), expected);
-            assert_eq!(rounds_wanted(true, rounds.iter().rev()), 4);
-        }
     }
 
     #[test]

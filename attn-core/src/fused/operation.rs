@@ -15,7 +15,10 @@ use dfdx::{
 };
 
 use super::arena::{Flat, Numbers, Reservations};
-use super::{Arena, Array, GradTarget, GradientRefs, Gradients, Slot, WantsGradient, zeros};
+use super::{
+    Arena, Array, GradTarget, GradientRefs, Gradients, Slot, VisitSlot, WantsGradient,
+    finished::Watch, zeros,
+};
 use crate::{
     Backend, Element,
     composed::reshape,
@@ -372,7 +375,19 @@ pub(crate) struct Derivative<E> {
 impl<E: Element> Derivative<E> {
     /// Adds to the gradients of the operands those of `scale` times the result, which is a number.
     pub(crate) fn run(self, scale: E, gradients: &mut Gradients<E>) {
-        (self.backward)(&Gradients::of_number(scale), gradients);
+        let d_result = Gradients::of_number(scale);
+        gradients.unwatched(|gradients| (self.backward)(&d_result, gradients));
+    }
+
+    /// [`run`](Self::run), where `watch` hears of gradients that are finished.
+    pub(crate) fn run_watched<W: Watch<Gradients<E>>>(
+        self,
+        scale: E,
+        gradients: &mut Gradients<E>,
+        watch: W,
+    ) -> W {
+        let d_result = Gradients::of_number(scale);
+        gradients.watched(watch, |gradients| (self.backward)(&d_result, gradients))
     }
 }
 
@@ -492,8 +507,8 @@ pub struct Operand<E: Element> {
 }
 
 impl<E: Element> WantsGradient for Operand<E> {
-    fn is_wanted(&self) -> bool {
-        self.slot.is_wanted()
+    fn slots(&self, visit: VisitSlot<'_>) {
+        visit(self.slot);
     }
 }
 

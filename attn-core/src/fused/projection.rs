@@ -6,7 +6,7 @@ use dfdx::{
 };
 
 use super::arena::{Flat, Numbers};
-use super::{GradTarget, Gradients, Operation, Slot, WantsGradient};
+use super::{GradTarget, Gradients, Operation, Slot, VisitSlot, WantsGradient};
 use crate::{
     Backend, Element,
     kernel::{Buffer, Matrix, MatrixMut, linear},
@@ -149,9 +149,11 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 }
 
 impl<E: Element> WantsGradient for Projection<E> {
-    fn is_wanted(&self) -> bool {
-        let mut parts = self.parts.iter();
-        parts.any(|part| part.weight.is_wanted() || part.bias.is_wanted())
+    fn slots(&self, visit: VisitSlot<'_>) {
+        for part in &self.parts {
+            visit(part.weight);
+            part.bias.slots(visit);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The destination of a gradient.
 
-use super::{Array, Gradients, Slot, WantsGradient};
+use super::{Array, Gradients, Slot, VisitSlot, WantsGradient};
 use crate::{
     Element,
     kernel::{
@@ -35,6 +35,12 @@ enum GradBuffer<'a, E> {
 }
 
 impl<E: Element> WantsGradient for GradTarget<'_, E> {
+    fn slots(&self, visit: VisitSlot<'_>) {
+        if let GradBuffer::Tape(slot) = &self.to {
+            visit(*slot);
+        }
+    }
+
     fn is_wanted(&self) -> bool {
         match &self.to {
             GradBuffer::Tape(slot) => slot.is_wanted(),

@@ -266,7 +266,7 @@ pub(crate) mod slices {
     use crate::{
         Element,
         data::known,
-        fused::{AffineMap, GradTarget, Gradients, Operand, WantsGradient},
+        fused::{AffineMap, GradTarget, Gradients, Operand, VisitSlot, WantsGradient},
         kernel::{Matrix, MatrixMut, embedding, linear},
     };
 
@@ -274,8 +274,8 @@ pub(crate) mod slices {
     pub struct Table<E: Element>(pub Operand<E>);
 
     impl<E: Element> WantsGradient for Table<E> {
-        fn is_wanted(&self) -> bool {
-            self.0.is_wanted()
+        fn slots(&self, visit: VisitSlot<'_>) {
+            self.0.slots(visit);
         }
     }
 

@@ -438,7 +438,7 @@ pub(crate) mod slices {
     use super::GroupedAffine;
     use crate::{
         Backend, Element,
-        fused::{GradTarget, Gradients, Operand, Operation, WantsGradient},
+        fused::{GradTarget, Gradients, Operand, Operation, VisitSlot, WantsGradient},
         kernel::{
             Matrix, MatrixMut,
             grouped_linear::{self as kernel, RowGroups},
@@ -480,8 +480,9 @@ pub(crate) mod slices {
     }
 
     impl<E: Element> WantsGradient for GroupedLinear<E> {
-        fn is_wanted(&self) -> bool {
-            self.weight.is_wanted() || self.bias.is_wanted()
+        fn slots(&self, visit: VisitSlot<'_>) {
+            self.weight.slots(visit);
+            self.bias.slots(visit);
         }
     }
 

@@ -97,15 +97,15 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Operand, WantsGradient, accumulate},
+        fused::{Gradients, Operand, VisitSlot, WantsGradient, accumulate},
     };
 
     /// A parameter of a model.
     pub struct Param<E: Element>(pub(super) Operand<E>);
 
     impl<E: Element> WantsGradient for Param<E> {
-        fn is_wanted(&self) -> bool {
-            self.0.is_wanted()
+        fn slots(&self, visit: VisitSlot<'_>) {
+            self.0.slots(visit);
         }
     }
 

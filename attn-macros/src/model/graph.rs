@@ -299,6 +299,14 @@ pub(crate) struct Repeat<O: ?Sized = dyn ModelOp> {
     pub(crate) body: Region<O>,
 }
 
+impl<O: ?Sized> Repeat<O> {
+    /// Whether both are parts of one loop.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        let [at, of_other] = [self, other].map(|of| of.part.as_ref().map(|part| &part.at));
+        at.is_some() && at == of_other
+    }
+}
+
 /// The rounds of a loop before one of them, or from that one on.
 #[derive(Clone)]
 pub(crate) struct Part {

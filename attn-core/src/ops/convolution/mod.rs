@@ -480,7 +480,7 @@ pub(crate) mod slices {
     use super::Plan;
     use crate::{
         Element,
-        fused::{GradTarget, Gradients, Operand, WantsGradient},
+        fused::{GradTarget, Gradients, Operand, VisitSlot, WantsGradient},
         kernel::convolution::{self as kernel, Channels, Convolution, Start},
     };
 
@@ -492,8 +492,9 @@ pub(crate) mod slices {
     }
 
     impl<E: Element> WantsGradient for Convolve<E> {
-        fn is_wanted(&self) -> bool {
-            self.weight.is_wanted() || self.bias.is_wanted()
+        fn slots(&self, visit: VisitSlot<'_>) {
+            self.weight.slots(visit);
+            self.bias.slots(visit);
         }
     }
 

@@ -381,7 +381,9 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Array, Entry, Footprint, GradTarget, Gradients, Projection, WantsGradient},
+        fused::{
+            Array, Entry, Footprint, GradTarget, Gradients, Projection, VisitSlot, WantsGradient,
+        },
         kernel::{
             Matrix, MatrixMut, activation as kernel,
             dropout::Dropout,
@@ -484,8 +486,9 @@ pub(crate) mod slices {
     }
 
     impl<K, E: Element> WantsGradient for FeedForward<K, E> {
-        fn is_wanted(&self) -> bool {
-            self.up.is_wanted() || self.down.is_wanted()
+        fn slots(&self, visit: VisitSlot<'_>) {
+            self.up.slots(visit);
+            self.down.slots(visit);
         }
     }
 

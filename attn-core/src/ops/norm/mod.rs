@@ -294,7 +294,9 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Array, Footprint, GradTarget, Gradients, Operand, WantsGradient, accumulate},
+        fused::{
+            Array, Footprint, GradTarget, Gradients, Operand, VisitSlot, WantsGradient, accumulate,
+        },
         kernel::{
             Matrix, MatrixMut,
             norm::{Gain, Gradients as NormGradients, Norm as Kernel, NormKind, STATISTICS},
@@ -324,12 +326,10 @@ pub(crate) mod slices {
     }
 
     impl<E: Element> WantsGradient for Norm<E> {
-        fn is_wanted(&self) -> bool {
-            self.gain
-                .as_ref()
-                .learned()
-                .is_some_and(WantsGradient::is_wanted)
-                || self.bias.is_wanted()
+        fn slots(&self, visit: VisitSlot<'_>) {
+            let learned = self.gain.as_ref().learned();
+            learned.iter().for_each(|gain| gain.slots(visit));
+            self.bias.slots(visit);
         }
     }
 

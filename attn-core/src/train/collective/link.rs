@@ -3,7 +3,11 @@
 //! A [`Link`] carries messages; it loses none, and keeps their order. A rank sends one to every other rank in each operation, so the message
 //! number `n` of each rank belongs to operation `n`, or says that there is none, because the rank has left or has failed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{Call, CollectiveError, Message, Outgoing, Pending};
 
@@ -50,12 +54,17 @@ pub(super) struct Sequence {
     received: BTreeMap<u64, Vec<Message>>,
     next: u64,
     bytes_sent: u64,
+    waited: Duration,
     failed: Option<CollectiveError>,
 }
 
 impl Sequence {
     pub(super) fn bytes_sent(&self) -> u64 {
         self.bytes_sent
+    }
+
+    pub(super) fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// Whether nobody waits for this rank any more, since all know that it ended.
@@ -207,7 +216,10 @@ fn receive<L: Link>(
     call: Call,
     own: Message,
 ) -> Result<Vec<Message>, CollectiveError> {
-    let messages = link.receive().map_err(|Broken { rank, end }| match end {
+    let begin = Instant::now();
+    let received = link.receive();
+    link.sequence().waited += begin.elapsed();
+    let messages = received.map_err(|Broken { rank, end }| match end {
         End::Left => CollectiveError::Left { rank, call },
         End::Failed { rank, reason } => CollectiveError::Failed { rank, reason, call },
     })?;
@@ -314,6 +326,11 @@ macro_rules! collective {
             fn bytes_sent(&self) -> u64 {
                 let $this = self;
                 $sequence.bytes_sent()
+            }
+
+            fn waited(&self) -> std::time::Duration {
+                let $this = self;
+                $sequence.waited()
             }
         }
     };

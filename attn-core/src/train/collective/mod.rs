@@ -8,7 +8,7 @@ mod processes;
 mod program;
 mod threads;
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 pub use error::CollectiveError;
 #[cfg(feature = "mpi")]
@@ -67,6 +67,9 @@ pub trait Collective: Send {
 
     /// The bytes of the messages that this rank has sent to others so far. Each message has [`HEADER`](Message::HEADER) bytes more.
     fn bytes_sent(&self) -> u64;
+
+    /// The time in which this rank has had nothing to do but to wait for messages of others so far.
+    fn waited(&self) -> Duration;
 
     /// Sends a message to each rank, and returns those of all ranks to this one. PyTorch: `dist.all_to_all`.
     ///
@@ -188,6 +191,10 @@ impl<C: Collective + ?Sized> Collective for Box<C> {
 
     fn bytes_sent(&self) -> u64 {
         (**self).bytes_sent()
+    }
+
+    fn waited(&self) -> Duration {
+        (**self).waited()
     }
 }
 

@@ -17,7 +17,7 @@ use dfdx::{
 };
 
 use self::{
-    across::{Across, RanksAndOwn, Share},
+    across::{Across, BUCKET_BYTES, Exchange, RanksAndOwn, Share},
     finite::{Search, parts},
     model::StepTape,
     parameters::Parameters,
@@ -118,6 +118,8 @@ pub struct Trainer<M: Trainable, A> {
     across: Option<Across>,
     /// Whether the state is a share of that of ranks that are no longer there.
     has_share: bool,
+    /// The bytes of the gradients that ranks exchange at a time.
+    bucket_bytes: usize,
 }
 
 /// A parameter of the model of a [`Trainer`].
@@ -154,6 +156,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             first: None,
             across: None,
             has_share: false,
+            bucket_bytes: BUCKET_BYTES,
         }
     }
 
@@ -371,7 +374,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     pub fn step<B: TrainBatch<M>>(&mut self, batch: B) -> Result<TrainStep, TrainError<ErrOf<M>>> {
         let number = self.losses.len() as u32;
         let again = batch.clone();
-        self.accumulate(batch)?;
+        let accumulated = self.accumulate_part(batch, true);
+        self.tell_ranks(&accumulated);
+        accumulated?;
         let step = self.apply();
         step.map_err(|error| self.with_operation(error, again, number))
     }
@@ -411,12 +416,17 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Of several [ranks](Self::across), the loss is that of the part of this one: NaN if it has no targets. A rank whose batch is an error ends all ranks.
     #[doc(alias("gradient_accumulation_steps", "backward"))]
     pub fn accumulate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
-        let done = self.accumulate_part(batch);
+        let done = self.accumulate_part(batch, false);
         self.tell_ranks(&done);
         done
     }
 
-    fn accumulate_part<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
+    /// Behind the last batch of a step, gradients are exchanged as soon as they are finished.
+    fn accumulate_part<B: TrainBatch<M>>(
+        &mut self,
+        batch: B,
+        is_last: bool,
+    ) -> Result<f64, TrainError<ErrOf<M>>> {
         self.check_share()?;
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
@@ -461,7 +471,15 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             return Err(TrainError::EmptyBatch { step });
         }
         if let Some(derivative) = derived.take() {
-            parameters.add(derivative, factor * weight);
+            let weight = factor * weight;
+            match self.across.take_if(|_| is_last) {
+                None => parameters.add(derivative, weight),
+                Some(across) => {
+                    let exchange = |inputs| Exchange { across, inputs };
+                    let exchange = parameters.add_watched(derivative, weight, exchange);
+                    self.across = Some(exchange.across);
+                }
+            }
         }
         self.losses.push((factor * loss, weight));
         if !loss.is_finite() && self.first.is_none() && self.non_finite == NonFinite::Stop {
@@ -664,12 +682,12 @@ fn apply<M: Trainable, A: Algorithm>(
         })?;
     }
     settings.ema.map_or(Ok(()), averaged::check)?;
-    parameters.merge();
     let mut squares = 0.0;
     if let Some(across) = &mut across {
         across.reduce(parameters)?;
         [squares, loss] = across.sum([parameters.squared_norm(), loss])?;
     } else {
+        parameters.merge();
         squares += parameters.squared_norm();
     }
     let norm = squares.sqrt() / count;

@@ -7,7 +7,7 @@ use dfdx::tensor::UniqueId;
 use super::{Trainable, model::ErrOf};
 use crate::{
     Element,
-    fused::{Arena, Derivative, Gradients, Operation, Slot, ranges_of_trained},
+    fused::{Arena, Derivative, Gradients, Operation, Slot, Watch, ranges_of_trained},
     kernel::{elementwise, optim::squared_norm},
     train::parameters::{Made, ParamPath, for_each, for_each_mut},
 };
@@ -133,26 +133,54 @@ impl<E: Element> Parameters<E> {
 
     /// Adds the gradients of a loss times a weight. Memory that a kernel took for one that nobody wants goes back.
     pub(super) fn add(&mut self, derivative: Derivative<E>, weight: f64) {
+        self.prepare_for(&derivative);
+        derivative.run(E::of(weight), &mut self.gradients);
+        self.gradients.release_unwanted();
+    }
+
+    /// [`add`](Self::add), where `watch` hears of the gradients that are finished.
+    pub(super) fn add_watched<W: Watch<Gradients<E>>>(
+        &mut self,
+        derivative: Derivative<E>,
+        weight: f64,
+        watch: impl FnOnce(usize) -> W,
+    ) -> W {
+        self.prepare_for(&derivative);
+        let watch = watch(self.inputs);
+        let watch = derivative.run_watched(E::of(weight), &mut self.gradients, watch);
+        self.gradients.release_unwanted();
+        watch
+    }
+
+    fn prepare_for(&mut self, derivative: &Derivative<E>) {
         let inputs = derivative.lens.len() - self.places.len();
         self.gradients
             .set_inputs(self.inputs, &derivative.lens[..inputs]);
         self.inputs = inputs;
         self.gradients.allocate();
-        derivative.run(E::of(weight), &mut self.gradients);
-        self.gradients.release_unwanted();
     }
 
     /// Adds up what belongs to one gradient.
     pub(super) fn merge(&mut self) {
         for slots in &self.same {
-            let mut slots = slots.iter().map(|slot| slot.behind(self.inputs));
-            let first = slots.next();
-            for slot in slots {
-                if let Some(first) = first {
-                    self.gradients.add(slot, first);
-                }
-            }
+            let slots = slots.iter().map(|slot| slot.behind(self.inputs));
+            self.gradients.sum(slots);
         }
+    }
+
+    /// The places that the gradient of a parameter is the sum of: none if it is that of a parameter before it.
+    pub(super) fn slots(&self, of: &Trained) -> Vec<Slot> {
+        let mut same = self.same.iter();
+        match same.find(|slots| slots.contains(&of.slot)) {
+            _ if !of.is_first => Vec::new(),
+            Some(slots) => slots.clone(),
+            None => vec![of.slot],
+        }
+    }
+
+    /// The gradients, and the number of inputs before those of the parameters.
+    pub(super) fn gradients(&mut self) -> (&mut Gradients<E>, usize) {
+        (&mut self.gradients, self.inputs)
     }
 
     /// Makes room for gradients, also where no batch has been.

@@ -1,6 +1,6 @@
 //! The ranks of a trainer.
 
-use std::{convert::Infallible, fmt::Debug};
+use std::{convert::Infallible, fmt::Debug, time::Duration};
 
 use super::{
     TrainError, Trainable, Trainer,
@@ -67,6 +67,20 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
+    /// Exchanges gradients with other [ranks](Self::across) in buckets of at least so many bytes, as far as parameters remain: 4 MB by default.
+    ///
+    /// Gradients are exchanged from the last parameter of the model to the first one, whose gradients are computed last: a bucket travels as
+    /// soon as its gradients are complete, while those before it are computed. Small buckets begin early, and each costs a message to every
+    /// rank. The results do not depend on it. It is the same on all ranks.
+    ///
+    /// PyTorch: `bucket_cap_mb` of `DistributedDataParallel`.
+    #[doc(alias = "bucket_cap_mb")]
+    pub fn bucket_bytes(mut self, bytes: usize) -> Self {
+        self.bucket_bytes = bytes;
+        self.forget_trained();
+        self
+    }
+
     /// The number of this rank, from 0. PyTorch: `dist.get_rank()`.
     pub fn rank(&self) -> usize {
         let across = self.across.as_ref();
@@ -83,6 +97,31 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     pub fn bytes_sent(&self) -> u64 {
         let across = self.across.as_ref();
         across.map_or(0, |across| across.collective().bytes_sent())
+    }
+
+    /// The time in which this rank has had nothing to do but to wait for messages of others so far: that of one step is the difference. Ranks
+    /// with less to compute wait longer.
+    ///
+    /// ```
+    /// # use attn::{prelude::*, train::{SgdConfig, Threads}};
+    /// # model! {
+    /// #     struct Net<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(forward(x)) }
+    /// # }
+    /// # Threads::run(2, |ranks| {
+    /// # let dev = Cpu::default();
+    /// # let mut trainer = dev.build_module::<Net, f32>().trainer(SgdConfig::default()).across(ranks);
+    /// # let x: Tensor<Rank2<4, 2>, f32, _> = dev.sample_normal();
+    /// let before = trainer.waited();
+    /// let step = trainer.step(x)?;
+    /// println!("step {}: {:?} of waiting", step.step, trainer.waited() - before);
+    /// # Ok::<(), attn::train::TrainError<CpuError>>(())
+    /// # });
+    /// ```
+    pub fn waited(&self) -> Duration {
+        let across = self.across.as_ref();
+        across.map_or(Duration::ZERO, |across| across.collective().waited())
     }
 
     /// Gives every rank the optimizer's lists of all, until the next batch or step. All ranks call it, before one of them saves a checkpoint.
@@ -133,9 +172,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             .collective_mut()
             .agree("program", &program().to_le_bytes())?;
         across.gather_state(&mut self.optimizer.state)?;
-        let settings = (self.clip, self.seed, self.ema, self.non_finite);
+        let bucket = self.bucket_bytes;
+        let settings = (self.clip, self.seed, self.ema, self.non_finite, bucket);
         let description = || describe(&self.optimizer, &self.model, settings);
-        across.join(parameters, description)?;
+        across.join(parameters, bucket, description)?;
         self.has_news = true;
         Ok(())
     }

@@ -56,6 +56,7 @@ impl<F: Frame> Backward<'_, F> {
         for (index, (line, free)) in lines.iter().zip(free).enumerate() {
             self.emit_end(emitted, region, lines, index);
             self.emit_line(emitted, region, plan, line);
+            self.emit_finish(emitted, region, lines, index);
             // Behind the last line, all memory goes by itself.
             if Some(index) < last {
                 let is_apart = |id: &&ValueId| self.frame.place_of_step(**id).is_none();
@@ -117,8 +118,54 @@ impl<F: Frame> Backward<'_, F> {
         }
     }
 
+    /// Behind the last line that adds to gradients of parameters, says that they are finished.
+    fn emit_finish(
+        &self,
+        emitted: &mut TrackedCode,
+        region: &Region<F::Op>,
+        lines: &[BackwardStep<'_, F::Op>],
+        index: usize,
+    ) {
+        if !self.may_end(region) {
+            return;
+        }
+        let mut finished = BTreeMap::new();
+        self.added_by(&lines[index], &mut finished, &Frame::parameters_of_loop);
+        let mut rest = BTreeMap::new();
+        for line in &lines[index + 1..] {
+            self.added_by(line, &mut rest, &Frame::parameters_of_loop);
+        }
+        finished.retain(|name, _| !rest.contains_key(name));
+        let finished: Vec<_> = finished.into_values().collect();
+        if !finished.is_empty() {
+            emitted.line(quote!(gradients.finish(&[#(&#finished),*]);));
+        }
+    }
+
+    /// Whether each round of a loop finishes the gradients of its set of parameters: no loop behind this one adds to them.
+    fn finishes_rounds(&self, repeat: &Repeat<F::Op>) -> bool {
+        let lines = self.frame.derivative().lines.iter();
+        let loops = lines.filter_map(|line| match line {
+            BackwardStep::Repeat { repeat, .. } => Some(*repeat),
+            _ => None,
+        });
+        let mut behind = loops.skip_while(|other| !std::ptr::eq(*other, repeat));
+        behind.next();
+        !repeat.share && behind.all(|other| other.place != repeat.place || other.is_beside(repeat))
+    }
+
     /// The parameters and inputs, by their text, whose gradients a line adds to.
     fn wanted_by(&self, line: &BackwardStep<'_, F::Op>, all: &mut BTreeMap<String, TokenStream>) {
+        self.added_by(line, all, &Frame::parameters_of_rounds);
+    }
+
+    /// [`wanted_by`](Self::wanted_by), with these parameters of the rounds of a loop.
+    fn added_by(
+        &self,
+        line: &BackwardStep<'_, F::Op>,
+        all: &mut BTreeMap<String, TokenStream>,
+        of_rounds: &dyn Fn(&F, &Repeat<F::Op>) -> Option<TokenStream>,
+    ) {
         let mut add = |of: Option<TokenStream>| all.extend(of.map(|of| (of.to_string(), of)));
         let input = |to: &GradTarget| match to {
             GradTarget::Input(id) => Some(self.frame.d_input(*id)),
@@ -131,29 +178,36 @@ impl<F: Frame> Backward<'_, F> {
             }
             BackwardStep::Add { to, .. } => add(input(to)),
             BackwardStep::Scan { scan, to, .. } => {
-                self.parameters_in(&scan.body, &mut add);
+                self.parameters_in(&scan.body, &mut add, of_rounds);
                 to.iter().for_each(|(_, to)| add(input(to)));
             }
             BackwardStep::Repeat { repeat, lines, .. } => {
-                add(self.frame.parameters_of_rounds(repeat));
-                lines.iter().for_each(|line| self.wanted_by(line, all));
+                add(of_rounds(self.frame, repeat));
+                let lines = lines.iter();
+                lines.for_each(|line| self.added_by(line, all, of_rounds));
             }
             BackwardStep::Strips { lines, .. } => {
-                lines.iter().for_each(|line| self.wanted_by(line, all));
+                let lines = lines.iter();
+                lines.for_each(|line| self.added_by(line, all, of_rounds));
             }
             _ => {}
         }
     }
 
     /// The parameters of a region, those of its loops included.
-    fn parameters_in(&self, region: &Region<F::Op>, add: &mut impl FnMut(Option<TokenStream>)) {
+    fn parameters_in(
+        &self,
+        region: &Region<F::Op>,
+        add: &mut impl FnMut(Option<TokenStream>),
+        of_rounds: &dyn Fn(&F, &Repeat<F::Op>) -> Option<TokenStream>,
+    ) {
         for step in &region.steps {
             match step {
                 Step::Node(node) => add(self.frame.parameters(node)),
-                Step::Scan(scan) => self.parameters_in(&scan.body, add),
+                Step::Scan(scan) => self.parameters_in(&scan.body, add, of_rounds),
                 Step::Repeat(repeat) => {
-                    add(self.frame.parameters_of_rounds(repeat));
-                    self.parameters_in(&repeat.body, add);
+                    add(of_rounds(self.frame, repeat));
+                    self.parameters_in(&repeat.body, add, of_rounds);
                 }
             }
         }
@@ -236,7 +290,8 @@ impl<F: Frame> Backward<'_, F> {
                         let [sets, wanted] = [&rounds.backward, &self.rounds_wanted()];
                         rounds.backward = quote!(#sets.take(#wanted));
                     }
-                    self.emit_rounds(emitted, (repeat, &rounds), body, carried, lines);
+                    let finishes = self.may_end(region) && self.finishes_rounds(repeat);
+                    self.emit_rounds(emitted, (repeat, &rounds), body, carried, lines, finishes);
                 }
             }
         }
@@ -249,6 +304,7 @@ impl<F: Frame> Backward<'_, F> {
         plan: &Forward,
         carried: &[[BufferId; 2]],
         lines: &[BackwardStep<'_, F::Op>],
+        finishes: bool,
     ) {
         let Rounds {
             weights,
@@ -261,6 +317,9 @@ impl<F: Frame> Backward<'_, F> {
         let mut body = TrackedCode::default();
         body.restore(&fields);
         self.emit_lines(&mut body, &repeat.body, plan, lines);
+        if finishes {
+            body.line(quote!(gradients.finish(&[#weights]);));
+        }
         let changed = carried.iter().filter(|[start, end]| start != end);
         let (starts, ends): (Vec<_>, Vec<_>) = changed
             .clone()

@@ -204,6 +204,11 @@ pub(crate) trait Frame: Sized {
         None
     }
 
+    /// The same of all rounds, if a loop has a part of them.
+    fn parameters_of_loop(&self, _: &Repeat<Self::Op>) -> Option<TokenStream> {
+        None
+    }
+
     /// The derivative of a product in a scan by its operand. That by the weights is computed behind the steps, of all of them.
     fn emit_product_of_step(&self, _: &Node<Self::Op>, _: &Gradients) -> Option<TokenStream>;
 

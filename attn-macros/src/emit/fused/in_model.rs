@@ -35,8 +35,8 @@ impl LayerFrame<'_> {
             .map(|_| quote!(projections: &[&dyn p::ProjectionLayer<E, D, T>],));
         quote_spanned! {self.cx.at=>
             impl<E: p::Element> p::WantsGradient for Weights<E> {
-                fn is_wanted(&self) -> bool {
-                    p::any_wanted(&[#(&self.#fields),*])
+                fn slots(&self, visit: p::VisitSlot<'_>) {
+                    p::visit_slots(&[#(&self.#fields),*], visit);
                 }
             }
 

@@ -11,17 +11,22 @@ mod bytes;
 mod shards;
 mod state;
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    ops::Range,
+};
 
+pub(super) use self::shards::BUCKET_BYTES;
 use self::{
     bytes::Reader,
-    shards::{Part as ShardPart, Shards},
+    shards::{Bucket, Part as ShardPart, Shards},
 };
 use super::parameters::Parameters;
 use crate::{
     Element,
+    fused::{FinishedSlots, Gradients, Watch},
     random::Part,
-    train::collective::{Call, Collective, CollectiveError, Message, Outgoing},
+    train::collective::{Call, Collective, CollectiveError, Message, Outgoing, Pending},
 };
 
 /// The other ranks of a trainer.
@@ -31,6 +36,10 @@ pub(super) struct Across {
     shards: Option<Shards>,
     /// The names of the parameters whose lists this rank has. Without them, every rank has all lists.
     own: Option<BTreeSet<String>>,
+    /// How many buckets of gradients are exchanged since the last step.
+    begun: usize,
+    /// Those of them whose messages have not been received.
+    pending: VecDeque<Pending>,
 }
 
 /// The ranks, and the names of the parameters whose lists this one has. Without them, every rank has all lists.
@@ -69,6 +78,8 @@ impl Across {
             collective,
             shards: None,
             own: None,
+            begun: 0,
+            pending: VecDeque::new(),
         }
     }
 
@@ -104,6 +115,7 @@ impl Across {
     pub(super) fn join<E: Element>(
         &mut self,
         parameters: &mut Parameters<E>,
+        bucket_bytes: usize,
         description: impl FnOnce() -> Description,
     ) -> Result<(), CollectiveError> {
         let Description { model, settings } = description();
@@ -120,7 +132,11 @@ impl Across {
             message.check_len(0, call, size_of_val(numbers))?;
             Reader(&message).read(numbers);
         }
-        let shards = Shards::new(&parts(parameters), self.collective.ranks(), size_of::<E>());
+        let shards = Shards::new(
+            &parts(parameters),
+            self.collective.ranks(),
+            bucket_bytes / size_of::<E>(),
+        );
         let rank = self.collective.rank();
         parameters.own(|index| shards.owner(index) == rank);
         self.shards = Some(shards);
@@ -167,45 +183,67 @@ impl Across {
         &mut self,
         parameters: &mut Parameters<E>,
     ) -> Result<(), CollectiveError> {
-        let Some(shards) = &self.shards else {
-            return Ok(());
-        };
         parameters.prepare();
         let rank = self.collective.rank();
-        let mut before = None;
-        for bucket in shards.buckets() {
-            let messages = self.pack(shards, parameters, bucket.clone());
-            let pending = self
-                .collective
-                .begin(Call::AllToAll, Outgoing::Each(messages))?;
+        for index in 0.. {
             // The messages of a bucket travel while those of the one before it are added.
-            if let Some((bucket, pending)) = before.replace((bucket.clone(), pending)) {
-                add(rank, &self.collective.wait(pending)?, parameters, bucket)?;
+            while self.pending.len() < 2 && self.next_bucket().is_some() {
+                let (gradients, inputs) = parameters.gradients();
+                self.begin_bucket(gradients, inputs)?;
+            }
+            let Some(pending) = self.pending.pop_front() else {
+                break;
+            };
+            let messages = self.collective.wait(pending)?;
+            if let Some(shards) = &self.shards {
+                let bucket = shards.buckets()[index].parameters.clone();
+                add(rank, &messages, parameters, bucket)?;
             }
         }
-        match before {
-            None => Ok(()),
-            Some((bucket, pending)) => {
-                add(rank, &self.collective.wait(pending)?, parameters, bucket)
-            }
-        }
+        self.begun = 0;
+        Ok(())
     }
 
-    /// A message to each rank, with the gradients of those parameters of a bucket that it updates: a byte that says whether there is one, and
-    /// its numbers.
+    /// The first bucket whose gradients are not exchanged yet.
+    fn next_bucket(&self) -> Option<&Bucket> {
+        self.shards.as_ref()?.buckets().get(self.begun)
+    }
+
+    /// Begins the exchange of the next bucket. The gradients of parameters are behind those of so many inputs.
+    fn begin_bucket<E: Element>(
+        &mut self,
+        gradients: &mut Gradients<E>,
+        inputs: usize,
+    ) -> Result<(), CollectiveError> {
+        let Some(bucket) = self.next_bucket() else {
+            return Ok(());
+        };
+        let messages = self.pack(bucket, gradients, inputs);
+        let messages = Outgoing::Each(messages);
+        let pending = self.collective.begin(Call::AllToAll, messages)?;
+        self.pending.push_back(pending);
+        self.begun += 1;
+        Ok(())
+    }
+
+    /// A message to each rank, with those gradients of a bucket that it gets: a byte that says whether there is one, and its numbers.
     fn pack<E: Element>(
         &self,
-        shards: &Shards,
-        parameters: &Parameters<E>,
-        bucket: Range<usize>,
+        bucket: &Bucket,
+        gradients: &mut Gradients<E>,
+        inputs: usize,
     ) -> Vec<Vec<u8>> {
-        let mut messages = vec![Vec::new(); self.collective.ranks()];
-        for (index, of) in parameters.exchanged(bucket) {
-            let owner = shards.owner(index);
-            if owner != self.collective.rank() {
-                let gradient = parameters.gradient(of);
-                messages[owner].push(u8::from(gradient.is_some()));
-                bytes::write(gradient.unwrap_or_default(), &mut messages[owner]);
+        let mut lens = vec![Message::HEADER; self.collective.ranks()];
+        for of in &bucket.gradients {
+            lens[of.owner] += 1 + of.len * size_of::<E>();
+        }
+        lens[self.collective.rank()] = 0;
+        let mut messages: Vec<_> = lens.into_iter().map(Vec::with_capacity).collect();
+        for of in &bucket.gradients {
+            let gradient = gradients.sum(of.slots.iter().map(|slot| slot.behind(inputs)));
+            if of.owner != self.collective.rank() {
+                messages[of.owner].push(u8::from(gradient.is_some()));
+                bytes::write(gradient.unwrap_or_default(), &mut messages[of.owner]);
             }
         }
         messages
@@ -222,6 +260,7 @@ impl Across {
         let rank = self.collective.rank();
         let mut before = None;
         for bucket in shards.buckets() {
+            let bucket = &bucket.parameters;
             let mut message = Vec::new();
             for (_, of) in parameters.trained_in(bucket.clone()) {
                 if of.is_own {
@@ -254,12 +293,37 @@ impl Across {
     }
 }
 
+/// Exchanges the gradients of the last batch of a step while the backward pass goes on with others.
+pub(super) struct Exchange {
+    pub(super) across: Across,
+    /// How many inputs have gradients before those of the parameters.
+    pub(super) inputs: usize,
+}
+
+impl<E: Element> Watch<Gradients<E>> for Exchange {
+    fn hear(&mut self, finished: &FinishedSlots, gradients: &mut Gradients<E>) {
+        let inputs = self.inputs;
+        let is_finished = |bucket: &Bucket| {
+            let slots = bucket.gradients.iter().flat_map(|of| &of.slots);
+            let mut slots = slots.map(|slot| slot.behind(inputs));
+            slots.all(|slot| finished.contains(slot))
+        };
+        while self.across.next_bucket().is_some_and(is_finished) {
+            // The next operation returns the error again.
+            if self.across.begin_bucket(gradients, inputs).is_err() {
+                break;
+            }
+        }
+    }
+}
+
 fn parts<E: Element>(parameters: &Parameters<E>) -> Vec<ShardPart> {
     let all = parameters.all.iter();
     all.map(|of| ShardPart {
         len: of.range.len(),
         group: of.group,
         is_trained: parameters.is_trained(of),
+        slots: parameters.slots(of),
     })
     .collect()
 }

@@ -2,17 +2,21 @@
 
 use std::{cmp::Reverse, ops::Range};
 
-/// The bytes that are exchanged at a time, at least. PyTorch: `bucket_cap_mb` of `DistributedDataParallel`.
-const BUCKET: usize = 25 << 20;
+use crate::fused::Slot;
+
+/// The bytes that are exchanged at a time, at least, unless the user chooses others.
+pub(in crate::train::trainer) const BUCKET_BYTES: usize = 4 << 20;
 
 /// A trained parameter, as far as shards know it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Part {
     /// The number of its elements.
     pub(super) len: usize,
     /// Parameters with the same one have the same gradient, and one owner.
     pub(super) group: usize,
     pub(super) is_trained: bool,
+    /// Where its gradient is, which is the sum of these; nowhere if it is that of a parameter before it.
+    pub(super) slots: Vec<Slot>,
 }
 
 /// The shards of all ranks.
@@ -23,12 +27,30 @@ pub(super) struct Part {
 pub(super) struct Shards {
     /// The rank that updates each parameter.
     owners: Vec<usize>,
-    /// The parameters that are exchanged at a time: the last ones first, whose gradients are known first.
-    buckets: Vec<Range<usize>>,
+    /// What is exchanged at a time: the last parameters first, whose gradients are known first.
+    buckets: Vec<Bucket>,
+}
+
+/// Parameters that are exchanged at a time.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    pub(super) parameters: Range<usize>,
+    /// Their gradients.
+    pub(super) gradients: Vec<Exchanged>,
+}
+
+/// A gradient that is exchanged.
+#[derive(Debug)]
+pub(super) struct Exchanged {
+    /// The rank that gets it.
+    pub(super) owner: usize,
+    pub(super) len: usize,
+    /// The places that it is the sum of, the first of which has it.
+    pub(super) slots: Vec<Slot>,
 }
 
 impl Shards {
-    pub(super) fn new(parts: &[Part], ranks: usize, bytes_of_number: usize) -> Self {
+    pub(super) fn new(parts: &[Part], ranks: usize, bucket_len: usize) -> Self {
         let groups = parts.iter().map(|part| part.group + 1).max().unwrap_or(0);
         let mut sizes = vec![0; groups];
         for part in parts.iter().filter(|part| part.is_trained) {
@@ -43,9 +65,23 @@ impl Shards {
             owner_of[group] = least;
             loads[least] += sizes[group];
         }
+        let exchanged = |part: &Part| Exchanged {
+            owner: owner_of[part.group],
+            len: part.len,
+            slots: part.slots.clone(),
+        };
+        let buckets = buckets(parts, bucket_len).into_iter();
+        let buckets = buckets.map(|parameters| {
+            let of = parts[parameters.clone()].iter();
+            let gradients = of.filter(|part| part.is_trained && !part.slots.is_empty());
+            Bucket {
+                gradients: gradients.map(exchanged).collect(),
+                parameters,
+            }
+        });
         Self {
             owners: parts.iter().map(|part| owner_of[part.group]).collect(),
-            buckets: buckets(parts, bytes_of_number),
+            buckets: buckets.collect(),
         }
     }
 
@@ -53,21 +89,21 @@ impl Shards {
         self.owners[parameter]
     }
 
-    pub(super) fn buckets(&self) -> &[Range<usize>] {
+    pub(super) fn buckets(&self) -> &[Bucket] {
         &self.buckets
     }
 }
 
-fn buckets(parts: &[Part], bytes_of_number: usize) -> Vec<Range<usize>> {
+fn buckets(parts: &[Part], bucket_len: usize) -> Vec<Range<usize>> {
     let mut buckets = Vec::new();
-    let (mut end, mut bytes) = (parts.len(), 0);
+    let (mut end, mut len) = (parts.len(), 0);
     for (index, part) in parts.iter().enumerate().rev() {
         if part.is_trained {
-            bytes += part.len * bytes_of_number;
+            len += part.len;
         }
-        if bytes >= BUCKET || index == 0 {
+        if len >= bucket_len.max(1) || index == 0 {
             buckets.push(index..end);
-            (end, bytes) = (index, 0);
+            (end, len) = (index, 0);
         }
     }
     buckets
@@ -82,6 +118,7 @@ mod tests {
             len: *len,
             group,
             is_trained: true,
+            slots: Vec::new(),
         };
         lens.iter().enumerate().map(part).collect()
     }
@@ -110,8 +147,9 @@ mod tests {
 
     #[test]
     fn buckets_have_all_parameters_once_from_the_last_on() {
-        let shards = Shards::new(&parts(&[10, 1, BUCKET, 2, 3]), 2, 1);
-        assert_eq!(shards.buckets(), [2..5, 0..2]);
+        let shards = Shards::new(&parts(&[10, 1, 20, 2, 3]), 2, 20);
+        let buckets = shards.buckets().iter();
+        assert!(buckets.map(|of| of.parameters.clone()).eq([2..5, 0..2]));
         assert!(Shards::new(&[], 2, 4).buckets().is_empty());
     }
 }

@@ -126,6 +126,10 @@ impl Frame for ModelFrame<'_> {
         Some(if is_slice { quote!(&#sets) } else { sets })
     }
 
+    fn parameters_of_loop(&self, repeat: &Repeat) -> Option<TokenStream> {
+        self.weights_outside(&repeat.place)
+    }
+
     fn place_of_step(&self, id: ValueId) -> Option<TokenStream> {
         self.step.as_ref()?.place(self, id)
     }

@@ -221,8 +221,8 @@ impl ModelFrame<'_> {
             }
 
             impl<E: p::Element> p::WantsGradient for #weights<E> {
-                fn is_wanted(&self) -> bool {
-                    p::any_wanted(&[#(&self.#fields),*])
+                fn slots(&self, visit: p::VisitSlot<'_>) {
+                    p::visit_slots(&[#(&self.#fields),*], visit);
                 }
             }
 
