@@ -15,6 +15,9 @@ use crate::model::plan::Forward;
 use crate::model::types::{Axis, same_axes};
 use crate::ops::{Emit, Fusion, Kept, Op};
 
+/// The parameters of the rounds of a loop, as a frame has them.
+type OfRounds<F> = dyn Fn(&F, &Repeat<<F as Frame>::Op>) -> Option<TokenStream>;
+
 /// The lines of the whole derivative.
 pub(crate) fn emit_backward<F: Frame>(frame: &F, lines: &mut TrackedCode) {
     let steps = &frame.derivative().lines;
@@ -164,7 +167,7 @@ impl<F: Frame> Backward<'_, F> {
         &self,
         line: &BackwardStep<'_, F::Op>,
         all: &mut BTreeMap<String, TokenStream>,
-        of_rounds: &dyn Fn(&F, &Repeat<F::Op>) -> Option<TokenStream>,
+        of_rounds: &OfRounds<F>,
     ) {
         let mut add = |of: Option<TokenStream>| all.extend(of.map(|of| (of.to_string(), of)));
         let input = |to: &GradTarget| match to {
@@ -199,7 +202,7 @@ impl<F: Frame> Backward<'_, F> {
         &self,
         region: &Region<F::Op>,
         add: &mut impl FnMut(Option<TokenStream>),
-        of_rounds: &dyn Fn(&F, &Repeat<F::Op>) -> Option<TokenStream>,
+        of_rounds: &OfRounds<F>,
     ) {
         for step in &region.steps {
             match step {
