@@ -16,7 +16,7 @@ use crate::model::types::{Axis, same_axes};
 use crate::ops::{Emit, Fusion, Kept, Op};
 
 /// The parameters of the rounds of a loop, as a frame has them.
-type OfRounds<F> = dyn Fn(&F, &Repeat<<F as Frame>::Op>) -> Option<TokenStream>;
+type OfRounds<'f, F> = dyn Fn(&F, &Repeat<<F as Frame>::Op>) -> Option<TokenStream> + 'f;
 
 /// The lines of the whole derivative.
 pub(crate) fn emit_backward<F: Frame>(frame: &F, lines: &mut TrackedCode) {
@@ -167,7 +167,7 @@ impl<F: Frame> Backward<'_, F> {
         &self,
         line: &BackwardStep<'_, F::Op>,
         all: &mut BTreeMap<String, TokenStream>,
-        of_rounds: &OfRounds<F>,
+        of_rounds: &OfRounds<'_, F>,
     ) {
         let mut add = |of: Option<TokenStream>| all.extend(of.map(|of| (of.to_string(), of)));
         let input = |to: &GradTarget| match to {
@@ -202,7 +202,7 @@ impl<F: Frame> Backward<'_, F> {
         &self,
         region: &Region<F::Op>,
         add: &mut impl FnMut(Option<TokenStream>),
-        of_rounds: &OfRounds<F>,
+        of_rounds: &OfRounds<'_, F>,
     ) {
         for step in &region.steps {
             match step {
