@@ -25,14 +25,14 @@ model! {
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
         let mut x = linear::<d_model>(embedding::<vocab, 8>(tokens));
-        repeat 3 (name = first) { x = x + gelu(linear::<d_model>(x)); }
-        repeat 2 (share = true) { x = x + feed_forward::<hidden = 6>(layer_norm(x)); }
+        repeat 3, name = first { x = x + gelu(linear::<d_model>(x)); }
+        repeat 2, share = true { x = x + feed_forward::<hidden = 6>(layer_norm(x)); }
         repeat 2 {
             let mut h = x;
             repeat 2 { h = rms_norm(h + silu(linear::<d_model>(h))); }
             x = x + linear::<d_model>(h);
         }
-        repeat 3 (tied = first) { x = x + gelu(linear::<d_model>(x)); }
+        repeat 3, tied = first { x = x + gelu(linear::<d_model>(x)); }
         linear::<vocab>(layer_norm(x))
     }
 
@@ -156,8 +156,8 @@ fn gpt(model: Gpt<f64, Cpu>) -> Trainer<Gpt<f64, Cpu>, AdamWConfig> {
 }
 
 fn of_gpt(model: &Gpt<f64, Cpu>) -> Vec<f64> {
-    let blocks = model.blocks.iter();
-    let blocks = blocks.flat_map(|block| block.layer_norm_2.gamma.as_vec());
+    let blocks = model.blocks.modules.iter();
+    let blocks = blocks.flat_map(|block| block.layer_norm_2.weight.as_vec());
     model
         .embedding
         .weight
@@ -186,9 +186,11 @@ fn with_frozen_blocks() {
 #[test]
 fn with_clones() {
     let clone = |mut model: Gpt<f64, Cpu>| {
-        let [first, second] = &mut model.blocks;
-        second.layer_norm_1.gamma = first.layer_norm_1.gamma.clone();
-        first.layer_norm_2.beta = second.layer_norm_1.beta.clone();
+        let [first, second] = &mut model.blocks.modules[..] else {
+            panic!("two blocks")
+        };
+        second.layer_norm.weight = first.layer_norm.weight.clone();
+        first.layer_norm_2.bias = second.layer_norm.bias.clone();
         gpt(model)
     };
     check(clone, of_gpt);
@@ -197,7 +199,7 @@ fn with_clones() {
 #[test]
 fn with_loops_of_all_kinds() {
     let of_loops = |model: &Loops<f64, Cpu>| {
-        let rounds = model.first.iter();
+        let rounds = model.first.modules.iter();
         let rounds = rounds.flat_map(|round| round.linear.weight.as_vec());
         model
             .embedding
