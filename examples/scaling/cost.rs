@@ -3,9 +3,9 @@
 //! The schedule is that of [`Trainer::across`](attn::train::Trainer::across). Parameters are exchanged in buckets, the last ones first.
 //!
 //! 1. Forward and backward pass of the rank's part of the batch.
-//! 2. For each bucket, `all_to_all`: a rank packs the gradients of the parameters that other ranks own, sends them, and adds those that it
+//! 2. For each bucket, `all_to_all`: a rank packs the gradients of what other ranks update, sends them, and adds those that it
 //!    receives. A bucket travels while the one before it is added.
-//! 3. The owners update their parameters.
+//! 3. The ranks update what they own.
 //! 4. For each bucket, `all_gather` of the parameters.
 //!
 //! Each rank has a clock, a link out and a link in. Links are full-duplex and have no contention: a rank sends and receives at the full
@@ -21,12 +21,12 @@ const NUMBER: usize = 4;
 /// The bytes that each message has for its header.
 const HEADER: f64 = 24.0;
 
-/// How the parameters are given to owners.
+/// How the parameters are given to ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shards {
-    /// Each whole parameter to one rank, the largest first, to the rank that has least: as it is implemented.
+    /// Each whole parameter to one rank, the largest first, to the rank that has least: as it is implemented for algorithms of whole matrices.
     Whole,
-    /// An equal part of each parameter to each rank.
+    /// An equal part of each parameter to each rank: as it is implemented for algorithms that update number by number.
     Equal,
 }
 
@@ -484,7 +484,7 @@ mod tests {
 
     #[test]
     fn owners_are_those_of_the_trainer() {
-        // As the unit test of the trainer's shards: loads of 9, 8 and 7.
+        // As the unit test of the trainer's whole shards: loads of 9, 8 and 7.
         let lens = [9, 1, 5, 4, 1, 1, 3];
         let mut loads = [0; 3];
         for (owner, len) in owners(&lens, 3).iter().zip(lens) {

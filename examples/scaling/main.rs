@@ -216,7 +216,7 @@ impl Run {
         let cluster = Cluster {
             ranks,
             link: messages.link,
-            shards: Shards::Whole,
+            shards: Shards::Equal,
             hidden: true,
         };
         cost::step(&self.lens, &work, &cluster)

@@ -73,8 +73,8 @@ pub(crate) fn print(run: &Run, messages: &Messages, options: &Options) -> Result
         "\npredicted efficiency: the time of a step of one rank alone, divided by that of a step of all\n\
          - a rank has {} sequences of {GPT2_LENGTH} tokens, and cores with {:.0} GFLOP/s each; one of them copies messages\n\
          - links are full-duplex without contention; a message takes {} us and its bytes, and an operation one to each other rank\n\
-         - shards are whole parameters, as implemented, or equal parts of each; gradients are exchanged behind the backward pass, or \
-         hidden in it",
+         - shards are equal parts of each parameter, as implemented for updates number by number, or whole ones; gradients are \
+         exchanged behind the backward pass, or hidden in it",
         options.sequences,
         run.rate() / 1e9,
         options.latency,

@@ -187,7 +187,7 @@ fn with_frozen_blocks() {
 fn with_clones() {
     let clone = |mut model: Gpt<f64, Cpu>| {
         let [first, second] = &mut model.blocks.modules[..] else {
-            panic!("two rounds")
+            panic!("two blocks")
         };
         second.layer_norm.weight = first.layer_norm.weight.clone();
         first.layer_norm_2.bias = second.layer_norm.bias.clone();

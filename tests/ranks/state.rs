@@ -1,11 +1,19 @@
 //! What each rank keeps, sends and saves.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
 
 use attn::{
     checkpoint::{CheckpointError, Checkpoints, LoadOptions, Problem},
     dfdx::prelude::*,
-    train::{AdamWConfig, Alone, Threads, TrainError, Trainer},
+    model,
+    train::{
+        AdafactorConfig, AdamWConfig, Algorithm, Alone, MuonConfig, Threads, TrainError, Trainer,
+        TrainerParameter,
+    },
 };
 
 use super::training::*;
@@ -20,50 +28,214 @@ fn step(trainer: &mut Trainer<Gpt<f64, Cpu>, AdamWConfig>, number: usize) -> f64
     trainer.step(batch(number, rows)).unwrap().loss
 }
 
-#[test]
-fn each_list_is_on_one_rank() {
-    let all = Threads::run(3, |rank| {
-        let mut trainer = trainer(rank);
-        step(&mut trainer, 0);
-        trainer.state().lists.clone()
+/// Lists by their names.
+type Lists = BTreeMap<String, Vec<f64>>;
+
+/// The lists that each rank has behind a step, and those of all.
+fn lists<A: Algorithm>(
+    ranks: usize,
+    make: impl Fn(Gpt<f64, Cpu>) -> Trainer<Gpt<f64, Cpu>, A> + Sync,
+) -> Vec<[Lists; 2]> {
+    let all = Threads::run(ranks, |rank| {
+        let mut trainer = make(Gpt::with_seed(1)).across(rank);
+        let rows = rows(trainer.rank(), trainer.ranks());
+        for number in 0..2 {
+            trainer.step(batch(number, rows.clone())).unwrap();
+        }
+        let own = trainer.state().lists.clone();
+        trainer.gather_state().unwrap();
+        [own, trainer.state().lists.clone()]
     });
-    let all: Vec<_> = all.into_iter().map(Result::unwrap).collect();
-    let names: BTreeSet<_> = all.iter().flatten().map(|(name, _)| name).collect();
-    assert_eq!(names.len(), all.iter().flatten().count());
-    let lens = |rank: usize| all[rank].values().map(Vec::len).sum::<usize>();
-    let lens = [0, 1, 2].map(lens);
-    let sum: usize = lens.iter().sum();
-    let parameters = 2 * Gpt::<f64, Cpu>::with_seed(1)
-        .trainer(AdamWConfig::default())
-        .parameters()
-        .iter()
-        .map(|of| of.dims.iter().product::<usize>())
-        .sum::<usize>();
-    assert_eq!(sum, parameters);
-    assert!(lens.iter().all(|len| *len * 3 < sum + sum / 4), "{lens:?}");
+    all.into_iter().map(Result::unwrap).collect()
+}
+
+fn assert_near(found: &Lists, expected: &Lists) {
+    assert!(found.keys().eq(expected.keys()));
+    for (name, list) in expected {
+        let found = &found[name];
+        assert_eq!(found.len(), list.len(), "{name}");
+        let mut both = found.iter().zip(list);
+        assert!(
+            both.all(|(found, expected)| (found - expected).abs() < 1e-12),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn ranks_have_equal_parts_that_are_a_list_one_behind_the_other() {
+    let make = |model: Gpt<f64, Cpu>| model.trainer(AdamWConfig::default()).ema(0.5);
+    let [expected, _] = lists(1, make).swap_remove(0);
+    // With 9 ranks, no parameter has a part on each.
+    for ranks in [2, 3, 9] {
+        let all = lists(ranks, make);
+        for (name, whole) in &expected {
+            let parts = all.iter().filter_map(|[own, _]| own.get(name));
+            let parts: Vec<_> = parts.flatten().copied().collect();
+            assert_eq!(all[0][1][name], parts, "{name}");
+            assert_eq!(parts.len(), whole.len());
+        }
+        // Three lists, and a cache line at most that some ranks have more of each.
+        let lens = all.iter().map(|[own, _]| own.values().map(Vec::len).sum());
+        let lens: Vec<usize> = lens.collect();
+        let of_all: usize = expected.values().map(Vec::len).sum();
+        let padding = 16 * expected.len();
+        assert!(
+            lens.iter()
+                .all(|len| *len <= of_all / ranks + padding / ranks + 3 * 16),
+            "{lens:?} of {of_all}"
+        );
+        for [_, gathered] in &all {
+            assert_near(gathered, &expected);
+        }
+    }
+}
+
+#[test]
+fn an_algorithm_of_matrices_has_whole_ones_on_one_rank_and_parts_of_the_others() {
+    let all = lists(3, |model| model.trainer(MuonConfig::default()));
+    let expected = &all[0][1];
+    let (mut whole, mut cut) = (0, 0);
+    for (name, list) in expected {
+        let parts = all.iter().filter_map(|[own, _]| own.get(name));
+        let parts: Vec<_> = parts.map(Vec::len).collect();
+        assert_eq!(parts.iter().sum::<usize>(), list.len());
+        if name.ends_with(".momentum") {
+            assert_eq!(parts.len(), 1, "{name}");
+            whole += 1;
+        } else if list.len() > 2 * 16 {
+            assert_eq!(parts.len(), 3, "{name}");
+            cut += 1;
+        }
+    }
+    assert!(whole > 4 && cut > 1, "{whole}, {cut}");
+    let all = lists(3, |model| model.trainer(AdafactorConfig::default()));
+    let names: Vec<_> = all.iter().flat_map(|[own, _]| own.keys()).collect();
+    let different: BTreeSet<_> = names.iter().collect();
+    assert_eq!(different.len(), names.len());
+}
+
+model! {
+    /// Parameters with fewer numbers than ranks, and one of a cache line and a number.
+    struct Small<one = 1>;
+
+    fn forward(x: [batch, one]) -> [batch, one] {
+        linear::<one>(linear::<17, bias = false>(x))
+    }
+
+    fn loss(x: [batch, one], target: [batch, one]) -> [] {
+        mean::<[batch, one]>(pow(forward(x) - target, 2))
+    }
+}
+
+#[test]
+fn a_parameter_may_have_fewer_numbers_than_there_are_ranks() {
+    let run = |ranks: usize| {
+        let all = Threads::run(ranks, |rank| {
+            let dev = Cpu::seed_from_u64(1);
+            let model = dev.build_module::<Small, f64>();
+            let trainer = model.trainer(AdamWConfig::default());
+            let mut trainer = trainer.across(rank).clip(0.1).bucket_bytes(1);
+            let mut steps = Vec::new();
+            for number in 0..5 {
+                // The batch is the same on all ranks, so the step does not depend on their number.
+                let x = [0.5 + f64::from(number), -1.0, 2.0];
+                let [x, target] = [x, x.map(|x| 1.0 - x * x)];
+                let x = dev.tensor_from_vec(x.to_vec(), (3, Const::<1>));
+                let target = dev.tensor_from_vec(target.to_vec(), (3, Const::<1>));
+                let step = trainer.step((x, target)).unwrap();
+                steps.push([step.loss, step.grad_norm]);
+            }
+            trainer.gather_state().unwrap();
+            (steps, trainer.state().lists.clone())
+        });
+        all.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let (steps, expected) = run(1).swap_remove(0);
+    assert_eq!(expected["linear_2.bias.mean"].len(), 1);
+    for ranks in [2, 3, 5] {
+        for (found, lists) in run(ranks) {
+            assert_same(&found, &steps, 1e-12);
+            assert_near(&lists, &expected);
+        }
+    }
+}
+
+#[test]
+fn lists_of_a_frozen_parameter_are_parts_too() {
+    let run = |ranks: usize| {
+        let all = Threads::run(ranks, |rank| {
+            let mut trainer = trainer(rank);
+            step(&mut trainer, 0);
+            trainer.set_frozen("blocks.*", true).unwrap();
+            step(&mut trainer, 1);
+            let own = trainer.state().lists.clone();
+            trainer.gather_state().unwrap();
+            [own, trainer.state().lists.clone()]
+        });
+        all.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let [_, expected] = run(1).swap_remove(0);
+    for [own, gathered] in run(3) {
+        assert_near(&gathered, &expected);
+        let len = |lists: &Lists| lists.values().map(Vec::len).sum::<usize>();
+        assert!(len(&own) < len(&expected) / 2);
+    }
 }
 
 #[test]
 fn bytes_of_a_step_are_those_of_gradients_and_parameters() {
-    let sent = Threads::run(2, |rank| {
-        let mut trainer = trainer(rank);
-        step(&mut trainer, 0);
-        let before = trainer.bytes_sent();
-        step(&mut trainer, 1);
-        trainer.bytes_sent() - before
-    });
-    let sent: u64 = sent.into_iter().map(Result::unwrap).sum();
+    const OF_TWO: usize = Gpt::bytes_per_step(2);
     let parameters = Gpt::<f64, Cpu>::with_seed(1)
         .trainer(AdamWConfig::default())
         .parameters();
-    let numbers: usize = parameters
-        .iter()
-        .map(|of| of.dims.iter().product::<usize>())
-        .sum();
-    // Each number goes to the other rank as a gradient, or as a parameter; each rank says two numbers of its batch and two of its gradients,
-    // and of each gradient whether it is there.
-    let expected = 2 * 8 * numbers + parameters.len() + 2 * 4 * 8;
-    assert_eq!(sent as usize, expected);
+    let len = |of: &TrainerParameter| of.dims.iter().product::<usize>();
+    assert_eq!(OF_TWO, 2 * 4 * parameters.iter().map(len).sum::<usize>());
+    for ranks in [2, 3] {
+        let sent = Threads::run(ranks, |rank| {
+            let mut trainer = trainer(rank);
+            // A rank without a row would send no gradients.
+            let row = trainer.rank();
+            trainer.step(batch(0, row..row + 1)).unwrap();
+            let before = trainer.bytes_sent();
+            trainer.step(batch(1, row..row + 1)).unwrap();
+            trainer.bytes_sent() - before
+        });
+        let sent: u64 = sent.into_iter().map(Result::unwrap).sum();
+        // Each rank says two numbers of its batch and two of its gradients, and to each other one of each gradient that this has a part of
+        // whether it is there. Parts are cut behind 16 numbers.
+        let parts = parameters.iter().map(|of| len(of).div_ceil(16).min(ranks));
+        let said = (ranks - 1) * (ranks * 4 * 8 + parts.sum::<usize>());
+        assert_eq!(sent as usize, 2 * Gpt::bytes_per_step(ranks) + said);
+    }
+}
+
+#[test]
+fn bytes_of_a_rank_are_those_of_parameters_gradients_and_a_part_of_the_lists() {
+    let parameters = Gpt::<f64, Cpu>::with_seed(1)
+        .trainer(AdamWConfig::default())
+        .parameters()
+        .len();
+    for ranks in [1, 2, 3] {
+        let found = Threads::run(ranks, |rank| {
+            let mut trainer = trainer(rank);
+            step(&mut trainer, 0);
+            let lists = trainer.state().lists.values().map(Vec::len).sum::<usize>();
+            8 * Gpt::PARAMS + trainer.gradient_bytes() + 8 * lists
+        });
+        let expected = 2 * Gpt::training_bytes(ranks, 2);
+        // Some cache lines that one rank has more.
+        let units = parameters * 16 * 2 * 8;
+        for found in found {
+            let found = found.unwrap();
+            let allowed = if ranks == 1 {
+                0
+            } else {
+                units / ranks + 2 * 16 * 8
+            };
+            assert!(found.abs_diff(expected) <= allowed, "{found} of {expected}");
+        }
+    }
 }
 
 #[test]
@@ -155,6 +327,10 @@ fn each_rank_writes_its_shard_and_one_the_rest() {
     let error = load(&checkpoints).unwrap_err();
     assert!(matches!(error.problem, Problem::OtherShard), "{error}");
     assert_eq!(error.path, of(1, 2));
+    // A part twice in place of another one.
+    fs::copy(of(1, 1), of(1, 2)).unwrap();
+    let error = load(&checkpoints).unwrap_err();
+    assert!(matches!(error.problem, Problem::Mismatch(_)), "{error}");
     fs::remove_file(of(1, 2)).unwrap();
     let error = load(&checkpoints).unwrap_err();
     let Problem::Shard { name, ranks: 3 } = &error.problem else {
@@ -239,14 +415,7 @@ fn a_rank_gathers_the_lists_that_others_have_updated_since_the_state_was_set() {
     };
     let expected = run(1).swap_remove(0);
     for found in run(2) {
-        assert!(found.keys().eq(expected.keys()));
-        for (name, list) in &expected {
-            let mut both = found[name].iter().zip(list);
-            assert!(
-                both.all(|(found, expected)| (found - expected).abs() < 1e-12),
-                "{name}"
-            );
-        }
+        assert_near(&found, &expected);
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Element, disk,
-    train::{Collective, OptimizerState},
+    train::{Collective, OptimizerState, Own},
 };
 
 /// The file with the weights of a checkpoint.
@@ -89,7 +89,7 @@ impl<'a> Contents<'a> {
     /// Adds the state of an optimizer, as `optimizer.safetensors`.
     pub fn optimizer<E: Element, A>(self, state: &'a OptimizerState<E, A>) -> Self {
         self.file(OPTIMIZER, |file| {
-            let (metadata, tensors) = optimizer::stored(state, |_| true);
+            let (metadata, tensors) = optimizer::stored(state, None);
             write(file, metadata, &tensors)
         })
     }
@@ -103,15 +103,15 @@ impl<'a> Contents<'a> {
         self
     }
 
-    /// Adds the lists of the parameters that this rank updates, as its shard.
+    /// Adds the part of the lists that this rank has, as its shard.
     pub(super) fn shard<E: Element, A>(
         mut self,
         state: &'a OptimizerState<E, A>,
-        own: &'a BTreeSet<String>,
+        own: &'a Own,
     ) -> Self {
         if let Some(across) = &mut self.across {
             across.shard = Some(Box::new(|file| {
-                let (metadata, tensors) = optimizer::stored(state, |name| own.contains(name));
+                let (metadata, tensors) = optimizer::stored(state, Some(own));
                 write(file, metadata, &tensors)
             }));
         }

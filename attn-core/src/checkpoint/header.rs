@@ -39,7 +39,7 @@ pub(super) struct Header {
 }
 
 /// A tensor, and the range of its bytes after the header.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Located {
     pub(super) described: TensorType,
     pub(super) bytes: Range<usize>,

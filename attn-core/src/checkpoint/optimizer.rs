@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Element, disk,
-    train::{AVERAGE, Algorithm, List, OptimizerState, parameter_of},
+    train::{AVERAGE, Algorithm, List, OptimizerState, Own},
 };
 
 /// The key of the step count in the metadata.
@@ -46,7 +46,7 @@ pub fn save_optimizer<E: Element, A>(
     state: &OptimizerState<E, A>,
     path: impl AsRef<Path>,
 ) -> Result<(), CheckpointError> {
-    let (metadata, tensors) = stored(state, |_| true);
+    let (metadata, tensors) = stored(state, None);
     let path = path.as_ref();
     disk::replace(path, |file| {
         write(file, metadata, &tensors).map_err(|problem| problem.at(path))
@@ -130,7 +130,7 @@ where
     A: Algorithm,
 {
     let mut state = OptimizerState::default();
-    let mut found = BTreeMap::<_, &Located>::new();
+    let mut found = BTreeMap::<_, Located>::new();
     for (index, archive) in archives.iter().enumerate() {
         let of = described(archive.metadata()).map_err(|problem| problem.at(&archive.path))?;
         if index == 0 {
@@ -142,9 +142,10 @@ where
             return Err(Problem::OtherShard.at(&archive.path));
         }
         for (name, tensor) in &archive.header.tensors {
-            if found.insert(name, tensor).is_some() {
-                let name = name.clone();
-                return Err(Problem::Duplicate { name }.at(&archive.path));
+            match found.get_mut(name) {
+                None => drop(found.insert(name.clone(), tensor.clone())),
+                Some(list) => append(&mut list.described, &tensor.described)
+                    .ok_or_else(|| Problem::OtherShard.at(&archive.path))?,
             }
         }
     }
@@ -152,19 +153,29 @@ where
         0 => Vec::new(),
         _ => lists(model, A::LISTS, &state.updates),
     };
-    let mismatch = compare(&expected, found, options);
+    let mismatch = compare(&expected, &found, options);
     if !mismatch.is_empty() {
         return Err(Problem::Mismatch(mismatch).at(place));
     }
     for archive in archives {
         let values =
             archive.with_path(|archive| archive.read_unless(Mismatch::default(), options))?;
-        let lists = expected
-            .iter()
-            .filter_map(|Expected { name, .. }| Some((name.clone(), values.numbers(name)?)));
-        state.lists.extend(lists);
+        for Expected { name, .. } in &expected {
+            if let Some(part) = values.numbers::<E>(name) {
+                state.lists.entry(name.clone()).or_default().extend(part);
+            }
+        }
     }
     Ok(state)
+}
+
+/// Appends the part that a rank has of a list to those of the ranks before it. Parts have one type.
+fn append(list: &mut TensorType, part: &TensorType) -> Option<()> {
+    let ([len], [more]) = (&mut list.shape[..], &part.shape[..]) else {
+        return None;
+    };
+    *len = len.checked_add(*more)?;
+    (list.dtype == part.dtype).then_some(())
 }
 
 /// The state without its lists.
@@ -180,15 +191,15 @@ fn described<E, A>(metadata: &Metadata) -> Result<OptimizerState<E, A>, Problem>
     })
 }
 
-/// The state of the parameters that `has` takes by their names.
+/// The state, or the part of it that a rank has.
 pub(super) fn stored<E: Element, A>(
     state: &OptimizerState<E, A>,
-    has: impl Fn(&str) -> bool,
+    own: Option<&Own>,
 ) -> (Metadata, Vec<Stored>) {
-    let lists = state
-        .lists
-        .iter()
-        .filter(|(name, _)| has(parameter_of(name)));
+    let lists = state.lists.iter().filter_map(|(name, list)| {
+        let part = own.map_or(Some(&list[..]), |own| own.part(name, list))?;
+        Some((name, part))
+    });
     let tensors = lists.map(|(name, numbers)| Stored {
         name: name.clone(),
         described: list_of::<E>(numbers.len()),
@@ -199,7 +210,8 @@ pub(super) fn stored<E: Element, A>(
         let names: Vec<_> = state.frozen.iter().map(String::as_str).collect();
         metadata.insert(FROZEN.into(), names.join("\n"));
     }
-    let updates = state.updates.iter().filter(|(name, _)| has(name));
+    let updates = state.updates.iter();
+    let updates = updates.filter(|(name, _)| own.is_none_or(|own| own.has(name)));
     metadata.extend(updates.map(|(name, count)| (format!("{UPDATES}{name}"), count.to_string())));
     // The shortest digits that are read as the same number.
     let numbers = state.numbers.iter();

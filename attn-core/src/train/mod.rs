@@ -150,7 +150,7 @@ pub use schedule::{Constant, Cosine, Linear, Noam, Schedule, Wsd};
 pub use schedule_free::{ScheduleFree, ScheduleFreeConfig};
 pub use sgd::{Sgd, SgdConfig};
 pub use state::OptimizerState;
-pub(crate) use state::parameter_of;
+pub(crate) use state::Own;
 pub(crate) use trainer::AVERAGE;
 pub use trainer::{
     Averaged, Counted, NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer,

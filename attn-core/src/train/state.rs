@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// The state of an [`Optimizer`](super::Optimizer) with the algorithm `A` between steps.
 ///
@@ -73,8 +74,70 @@ impl<E, A> OptimizerState<E, A> {
     }
 }
 
+/// The range of each parameter that a rank updates, and whose lists it has.
+#[derive(Clone, Debug)]
+pub(crate) struct Own(BTreeMap<String, Part>);
+
+#[derive(Clone, Debug)]
+struct Part {
+    /// The number of elements of the parameter.
+    len: usize,
+    range: Range<usize>,
+}
+
+impl Own {
+    /// For parameters of these names and lengths.
+    pub(crate) fn new(all: impl IntoIterator<Item = (String, usize, Range<usize>)>) -> Self {
+        let parts = all.into_iter();
+        Self(
+            parts
+                .map(|(name, len, range)| (name, Part { len, range }))
+                .collect(),
+        )
+    }
+
+    /// Whether the rank updates numbers of a parameter. One without any is on all ranks.
+    pub(crate) fn has(&self, parameter: &str) -> bool {
+        let part = self.0.get(parameter);
+        part.is_some_and(|part| !part.range.is_empty() || part.len == 0)
+    }
+
+    /// The length of the rank's part of a list. A parameter whose lists have other lengths than it has one owner.
+    pub(super) fn len(&self, list: &str, whole: usize) -> usize {
+        match self.0.get(parameter_of(list)) {
+            Some(part) if part.len == whole => part.range.len(),
+            _ => whole,
+        }
+    }
+
+    /// The rank's part of a list, which may be whole.
+    pub(crate) fn part<'a, E>(&self, name: &str, list: &'a [E]) -> Option<&'a [E]> {
+        let part = self.0.get(parameter_of(name));
+        let part = part.filter(|_| self.has(parameter_of(name)))?;
+        Some(match list.len() == part.len {
+            true => &list[part.range.clone()],
+            false => list,
+        })
+    }
+
+    /// Drops what other ranks have.
+    pub(super) fn keep<E: Clone, A>(&self, state: &mut OptimizerState<E, A>) {
+        state
+            .lists
+            .retain(|name, list| match self.part(name, list) {
+                None => false,
+                Some(part) => {
+                    if part.len() < list.len() {
+                        *list = part.to_vec();
+                    }
+                    true
+                }
+            });
+    }
+}
+
 /// The parameter of a list, whose name is `<parameter>.<list>`.
-pub(crate) fn parameter_of(list: &str) -> &str {
+fn parameter_of(list: &str) -> &str {
     list.rsplit_once('.')
         .map_or(list, |(parameter, _)| parameter)
 }

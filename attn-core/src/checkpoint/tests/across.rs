@@ -1,6 +1,6 @@
 //! Checkpoints of several ranks, whose disks are full or which are killed at any operation.
 
-use std::{collections::BTreeSet, path::Path};
+use std::path::Path;
 
 use super::{
     CheckpointError, Checkpoints, Contents, Problem, assert_success, latest, model, names,
@@ -8,11 +8,16 @@ use super::{
 };
 use crate::{
     disk::faults::{self, Fault},
-    train::{Collective, Threads},
+    train::{Collective, Own, Threads},
 };
 
-/// The parameters whose lists each of two ranks has.
-const OWN: [&[&str]; 2] = [&["0.weight"], &["0.bias", "1.gamma", "1.beta"]];
+/// The parameters, their lengths, and how many of their numbers the first of two ranks has.
+const PARAMETERS: [(&str, usize, usize); 4] = [
+    ("0.weight", 6, 4),
+    ("0.bias", 2, 0),
+    ("1.gamma", 2, 1),
+    ("1.beta", 2, 2),
+];
 
 /// Saves a checkpoint by two ranks. On one of them, an operation of the disk has a fault.
 fn save(
@@ -27,13 +32,18 @@ fn save(
             faults::after(count, fault);
         }
         let (model, mut state) = (model::<f32>(seed), state(seed));
-        let own: BTreeSet<_> = OWN[rank].iter().map(|name| (*name).to_owned()).collect();
-        // Lists of the other rank from a step before do not count.
-        for (name, list) in &mut state.lists {
-            if !own.contains(crate::train::parameter_of(name)) {
-                list.fill(-1.0);
+        let own = PARAMETERS.map(|(name, len, cut)| {
+            let range = [0..cut, cut..len][rank].clone();
+            // Numbers of the other rank from a step before do not count.
+            let others = [cut..len, 0..cut][rank].clone();
+            for (list, numbers) in &mut state.lists {
+                if list.starts_with(name) {
+                    numbers[others.clone()].fill(-1.0);
+                }
             }
-        }
+            (name.to_owned(), len, range)
+        });
+        let own = Own::new(own);
         let contents = Contents::new().model(&model);
         let contents = contents.across(&mut ranks).shard(&state, &own);
         let contents = contents.json("trainer_state.json", &seed);

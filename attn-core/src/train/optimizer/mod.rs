@@ -195,7 +195,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         let parameters = self.check_model(model)?;
         let choices = self.choices(model);
         check_gradients(model, gradients, |id| !choices.is_frozen(id))?;
-        let choices = self.begin(model)?;
+        let choices = self.begin(model, None)?;
         let step = self.state.step;
         self.last_step = Some(LastStep { step, parameters });
         for_each_mut(model, |path, parameter| {
@@ -210,6 +210,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             self.update_all(vec![Target {
                 info: path.info(&dims),
                 choice,
+                start: 0,
                 numbers: &mut numbers,
                 gradient: Some(gradient),
             }]);

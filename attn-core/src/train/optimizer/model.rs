@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Backend, Element,
-    train::{Algorithm, UpdateError, parameters::for_each},
+    train::{Algorithm, Own, UpdateError, parameters::for_each},
 };
 
 /// The model of the last step.
@@ -64,11 +64,12 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         strange.err().or_else(missing).unwrap_or_default()
     }
 
-    /// Checks that the lists of the state have the lengths of the model's parameters.
+    /// Checks that the lists of the state have the lengths of the model's parameters, or of the parts of them that this rank has.
     pub(in crate::train) fn check_state<M: TensorCollection<E, D>, D: Backend<E>>(
         &self,
         model: &M,
         choices: &Choices,
+        own: Option<&Own>,
     ) -> Result<(), UpdateError<D::Err>> {
         for_each(model, |path, parameter| {
             let dims = parameter.dims();
@@ -83,12 +84,13 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 .all(|(list, name)| !list.always || !self.state.lists.contains_key(name));
             for (list, name) in kept {
                 let expected = list.size.of(&dims);
+                let len = own.map_or(expected, |own| own.len(&name, expected));
                 let found = match self.state.lists.get(&name) {
                     Some(numbers) => numbers.len(),
-                    None if is_new || !list.always => expected,
+                    None if is_new || !list.always => len,
                     None => 0,
                 };
-                if found != expected {
+                if found != len {
                     return Err(UpdateError::StateMismatch {
                         name,
                         expected,

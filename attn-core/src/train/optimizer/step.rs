@@ -14,7 +14,7 @@ use crate::{
     fused::zeros,
     kernel::parallel::{SMALL, for_each, run_pass},
     train::{
-        Algorithm, List, ListStart, ParameterInfo, Update, UpdateError,
+        Algorithm, List, ListSize, ListStart, Own, ParameterInfo, Update, UpdateError,
         parameters::for_each as for_each_parameter,
     },
 };
@@ -25,23 +25,26 @@ type Numbers = BTreeMap<String, f64>;
 /// The beginning of the names of numbers for groups.
 const OF_GROUPS: &str = "[";
 
-/// A parameter in a step.
+/// A parameter in a step, or the part of it that this rank updates.
 pub(in crate::train) struct Target<'a, E> {
     pub(in crate::train) info: ParameterInfo<'a>,
     pub(in crate::train) choice: &'a Choice,
+    /// How many elements of the parameter are before these.
+    pub(in crate::train) start: usize,
     pub(in crate::train) numbers: &'a mut [E],
     pub(in crate::train) gradient: Option<&'a [E]>,
 }
 
 impl<E: Element, A: Algorithm> Optimizer<E, A> {
-    /// Begins a step: checks the state, and counts the step. Until they are [updated](Self::update_all), no parameter has one more.
+    /// Begins a step: checks the state, of which a rank may have a part, and counts the step. Until they are [updated](Self::update_all), no parameter has one more.
     /// Returns how each parameter is updated.
     pub(in crate::train) fn begin<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
         model: &M,
+        own: Option<&Own>,
     ) -> Result<Choices, UpdateError<D::Err>> {
         let choices = self.choices(model);
-        self.check_state(model, &choices)?;
+        self.check_state(model, &choices, own)?;
         let step = self.state.step.saturating_add(1);
         let numbers = self.begin_numbers(&choices, step);
         self.state.numbers = numbers.map_err(|reason| UpdateError::NotReady { reason })?;
@@ -132,7 +135,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 info: target.info,
                 count,
                 decays: target.choice.decays,
-                start: 0,
+                start: target.start,
                 parameter: target.numbers,
                 gradient: target.gradient?,
                 lists: lists.collect(),
@@ -158,7 +161,10 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             let name = name_of(&target.info, list);
             let numbers = match (self.state.lists.get_mut(&name), list.start) {
                 (Some(numbers), _) => std::mem::take(numbers),
-                (None, ListStart::Zeros) => zeros(list.size.of(target.info.dims)),
+                (None, ListStart::Zeros) => zeros(match list.size {
+                    ListSize::Elements => target.numbers.len(),
+                    size => size.of(target.info.dims),
+                }),
                 (None, ListStart::Parameter) => target.numbers.to_vec(),
             };
             kept.push(Kept {
@@ -175,6 +181,22 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
 struct Kept<E> {
     name: Option<String>,
     numbers: Vec<E>,
+}
+
+impl<E: Element, A: Algorithm> Optimizer<E, A> {
+    /// Whether parts of a parameter can be updated by themselves: each number is, and its lists have a number for each.
+    pub(in crate::train) fn is_elementwise(
+        &self,
+        choice: &Choice,
+        parameter: &ParameterInfo<'_>,
+    ) -> bool {
+        self.with_settings(choice, |settings| {
+            let mut kept = A::LISTS
+                .iter()
+                .filter(|list| keeps(settings, list, parameter));
+            settings.is_elementwise(parameter) && kept.all(|list| list.size == ListSize::Elements)
+        })
+    }
 }
 
 /// Whether an algorithm keeps a list for a parameter.

@@ -30,7 +30,7 @@ pub(super) fn check<Dev>(decay: f64) -> Result<(), UpdateError<Dev>> {
     }
 }
 
-/// Takes the parameters that this rank updates into their averages, after a step. The first time, they are copied.
+/// Takes the numbers that this rank updates into their averages, after a step. The first time, they are copied.
 pub(super) fn update<E: Element, A>(
     parameters: &Parameters<E>,
     state: &mut OptimizerState<E, A>,
@@ -39,8 +39,8 @@ pub(super) fn update<E: Element, A>(
     let Some(arena) = parameters.arena.get() else {
         return;
     };
-    for of in parameters.all.iter().filter(|of| of.is_own) {
-        let numbers = &arena[of.range.clone()];
+    for of in parameters.all.iter().filter(|of| of.has_own()) {
+        let numbers = &arena[of.own_range()];
         let name = name_of(&of.path.name);
         match state.lists.get_mut(&name) {
             Some(average) if average.len() == numbers.len() => {

@@ -557,8 +557,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         &self.model
     }
 
-    /// The model as it was brought up to date last, the state, and the ranks if there are several, with the names of the parameters whose
-    /// lists are in the state of this one, if it does not have all.
+    /// The model as it was brought up to date last, the state, and the ranks if there are several, with the parts of the parameters whose lists
+    /// are in the state of this one, if it does not have all.
     pub(crate) fn parts(
         &mut self,
     ) -> (&M, &OptimizerState<M::Element, A>, Option<RanksAndOwn<'_>>) {
@@ -726,7 +726,8 @@ fn apply<M: Trainable, A: Algorithm>(
     }
     done.learning_rate = optimizer.config.lr(done.step);
     optimizer.check_settings(model)?;
-    let choices = optimizer.begin(model)?;
+    let own = across.as_ref().and_then(|across| across.own());
+    let choices = optimizer.begin(model, own)?;
     if factor != 1.0 {
         parameters.scale(factor);
     }
@@ -734,6 +735,7 @@ fn apply<M: Trainable, A: Algorithm>(
     let targets = all.map(|(of, numbers, gradient)| Target {
         info: of.path.info(&of.dims),
         choice: choices.of(of.id),
+        start: of.own.start,
         numbers,
         gradient,
     });

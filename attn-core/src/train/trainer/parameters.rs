@@ -40,8 +40,21 @@ pub(super) struct Trained {
     pub(super) group: usize,
     /// Whether it is the first one with its id.
     is_first: bool,
-    /// Whether this rank updates it.
-    pub(super) is_own: bool,
+    /// The range of it that this rank updates.
+    pub(super) own: Range<usize>,
+}
+
+impl Trained {
+    /// Whether this rank updates numbers of it. One without any is on all ranks.
+    pub(super) fn has_own(&self) -> bool {
+        !self.own.is_empty() || self.range.is_empty()
+    }
+
+    /// Where the numbers that this rank updates are in the arena.
+    pub(super) fn own_range(&self) -> Range<usize> {
+        let start = self.range.start;
+        start + self.own.start..start + self.own.end
+    }
 }
 
 impl<E: Element> Parameters<E> {
@@ -84,7 +97,7 @@ impl<E: Element> Parameters<E> {
                     slot: *slot,
                     group,
                     is_first: *before == 0,
-                    is_own: true,
+                    own: 0..range.len(),
                 });
             }
             *before += 1;
@@ -188,10 +201,17 @@ impl<E: Element> Parameters<E> {
         self.gradients.allocate();
     }
 
-    /// Says which parameters this rank updates.
-    pub(super) fn own(&mut self, is_own: impl Fn(usize) -> bool) {
+    /// Says which range of each parameter this rank updates.
+    pub(super) fn own(&mut self, own: impl Fn(usize) -> Range<usize>) {
         for (index, of) in self.all.iter_mut().enumerate() {
-            of.is_own = is_own(index);
+            of.own = own(index);
+        }
+    }
+
+    /// This rank updates all of them.
+    pub(super) fn own_all(&mut self) {
+        for of in &mut self.all {
+            of.own = 0..of.range.len();
         }
     }
 
@@ -212,10 +232,11 @@ impl<E: Element> Parameters<E> {
         trained.filter(|(_, of)| of.is_first).collect()
     }
 
-    /// Changes the gradient of a parameter, which is 0 if it has none yet.
+    /// Changes the gradient of what this rank updates of a parameter. It is 0 if it has none yet.
     pub(super) fn add_to_gradient(&mut self, of: usize, add: impl FnOnce(&mut [E])) {
-        let slot = self.all[of].slot.behind(self.inputs);
-        add(self.gradients.of(slot));
+        let of = &self.all[of];
+        let gradient = self.gradients.of(of.slot.behind(self.inputs));
+        add(&mut gradient[of.own.clone()]);
     }
 
     /// The numbers of all parameters.
@@ -234,36 +255,38 @@ impl<E: Element> Parameters<E> {
         }
     }
 
-    /// The gradient of a parameter, if it has one.
+    /// The gradient of what this rank updates of a parameter, if it has one.
     pub(super) fn gradient(&self, of: &Trained) -> Option<&[E]> {
-        self.gradients.given(of.slot.behind(self.inputs))
+        let gradient = self.gradients.given(of.slot.behind(self.inputs))?;
+        Some(&gradient[of.own.clone()])
     }
 
-    /// The square of the norm of the gradients as one vector: of the parameters that this rank updates.
+    /// The square of the norm of the gradients as one vector: of the numbers that this rank updates.
     pub(super) fn squared_norm(&self) -> f64 {
-        let first = self.all.iter().filter(|of| of.is_first && of.is_own);
+        let first = self.all.iter().filter(|of| of.is_first);
         let gradients = first.filter_map(|of| self.gradient(of));
         gradients.map(squared_norm).sum::<f64>()
     }
 
-    /// The place of the first parameter whose gradient is not finite, of those that this rank updates.
+    /// The place of the first parameter whose gradient is not finite, of the numbers that this rank updates.
     pub(super) fn first_non_finite(&self) -> Option<usize> {
         let is_not_finite =
             |gradient: &[E]| gradient.iter().any(|&x| !Into::<f64>::into(x).is_finite());
         let mut all = self.all.iter();
-        all.position(|of| of.is_own && self.gradient(of).is_some_and(is_not_finite))
+        all.position(|of| self.gradient(of).is_some_and(is_not_finite))
     }
 
-    /// Multiplies all gradients by a factor.
+    /// Multiplies the gradients of the numbers that this rank updates by a factor.
     pub(super) fn scale(&mut self, factor: f64) {
-        for of in self.all.iter().filter(|of| of.is_first && of.is_own) {
+        for of in self.all.iter().filter(|of| of.is_first) {
             if let Some(gradient) = self.gradients.given_mut(of.slot.behind(self.inputs)) {
-                elementwise::scale(E::of(factor), gradient);
+                elementwise::scale(E::of(factor), &mut gradient[of.own.clone()]);
             }
         }
     }
 
-    /// Every parameter that this rank updates with its numbers, and its gradient if it has one, in the order of the arena.
+    /// Every parameter that this rank updates, or a part of it, with the numbers of that part, and their gradient if there is one, in the order
+    /// of the arena.
     ///
     /// # Panics
     /// If a pass still reads the parameters.
@@ -271,17 +294,16 @@ impl<E: Element> Parameters<E> {
         let Some(arena) = Arc::get_mut(&mut self.arena).and_then(|arena| arena.get_mut()) else {
             panic!("a pass still reads the parameters");
         };
-        let mut all: Vec<_> = self.all.iter().filter(|of| of.is_own).collect();
+        let mut all: Vec<_> = self.all.iter().filter(|of| of.has_own()).collect();
         all.sort_unstable_by_key(|of| of.range.start);
         let (mut rest, mut at) = (&mut arena[..], 0);
         let numbers = all.into_iter().map(|of| {
-            let behind = std::mem::take(&mut rest)
-                .split_at_mut(of.range.start - at)
-                .1;
-            let (numbers, behind) = behind.split_at_mut(of.range.len());
-            (rest, at) = (behind, of.range.end);
+            let own = of.own_range();
+            let behind = std::mem::take(&mut rest).split_at_mut(own.start - at).1;
+            let (numbers, behind) = behind.split_at_mut(own.len());
+            (rest, at) = (behind, own.end);
             let gradient = self.gradients.given(of.slot.behind(self.inputs));
-            (of, numbers, gradient)
+            (of, numbers, gradient.map(|all| &all[of.own.clone()]))
         });
         numbers.collect()
     }

@@ -6,6 +6,7 @@ use super::{
     TrainError, Trainable, Trainer,
     across::{Across, Description},
     model::ErrOf,
+    parameters::Trained,
     ready, train,
 };
 use crate::train::{Algorithm, Collective, Optimizer, collective::program, parameters::for_each};
@@ -19,8 +20,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// ranks. Dropout is a function of the place in the whole batch: of values whose first axis is that of the first input of the loss.
     /// [`clip`](Self::clip) takes the norm of all gradients, and [`TrainStep`](super::TrainStep) has the loss and the norm of all ranks.
     ///
-    /// A rank keeps the optimizer's lists of a share of the parameters, which it alone updates. All ranks have all parameters: from the
-    /// first batch on those of rank 0, whatever the models of the others begin with.
+    /// A rank keeps the optimizer's lists of its share of the parameters, which it alone updates: of an equal range of each, or of whole ones
+    /// where the algorithm [needs](Algorithm::is_elementwise) them, as [`MuonConfig`](crate::train::MuonConfig) does for matrices. All ranks have
+    /// all parameters: from the first batch on those of rank 0, whatever the models of the others begin with.
     /// [`gather_state`](Self::gather_state) gives them all lists, for a checkpoint. Whatever else changes the trainer, such as
     /// [`load`](Self::load), [`set_frozen`](Self::set_frozen) and [`model_mut`](Self::model_mut), is done on all ranks in the same way.
     /// Batches that were accumulated before are forgotten. Where a trainer leaves ranks for others, all of those it leaves do so, as they
@@ -61,7 +63,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self.has_share |= self.gather_state().is_err();
         self.across = (ranks.ranks() > 1).then(|| Across::new(Box::new(ranks)));
         if let Some(parameters) = &mut self.parameters {
-            parameters.own(|_| true);
+            parameters.own_all();
         }
         self.forget_batches();
         self
@@ -175,7 +177,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let bucket = self.bucket_bytes;
         let settings = (self.clip, self.seed, self.ema, self.non_finite, bucket);
         let description = || describe(&self.optimizer, &self.model, settings);
-        across.join(parameters, bucket, description)?;
+        let choices = self.optimizer.choices(&self.model);
+        let is_whole = |of: &Trained| {
+            let parameter = of.path.info(&of.dims);
+            !self.optimizer.is_elementwise(choices.of(of.id), &parameter)
+        };
+        across.join(parameters, bucket, is_whole, description)?;
         self.has_news = true;
         Ok(())
     }

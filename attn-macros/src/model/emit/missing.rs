@@ -6,7 +6,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, MODEL, length};
+use super::{Emitter, MODEL, length, trainer};
 use crate::messages::model as messages;
 use crate::model::graph::Opaque;
 
@@ -22,10 +22,13 @@ fn emit_nothing(cx: &Emitter<'_>) -> TokenStream {
     let name = &cx.name;
     let vis = &cx.model.item.vis;
     let sizes = sizes(cx);
+    let bytes = trainer::emit_bytes(cx);
     quote_spanned! {cx.at=>
         #[allow(dead_code, missing_docs, unused_variables)]
         impl #name {
             #vis const PARAMS: usize = 0;
+
+            #bytes
 
             #vis const fn flops(#sizes) -> u64 {
                 0

@@ -5,6 +5,10 @@
 //!     pub fn trainer<A>(self, algorithm: A) -> Trainer<Self, A> where Self: Trainable { .. }
 //! }
 //! // beside the function `loss`
+//! impl Gpt {
+//!     pub const fn bytes_per_step(ranks: usize) -> usize { .. }
+//!     pub const fn training_bytes(ranks: usize, lists: usize) -> usize { .. }
+//! }
 //! impl<E, D> Trainable for Gpt<E, D> { .. }
 //! impl<Batch, Seq, E, D> TrainBatch<Gpt<E, D>> for (Tensor<(Batch, Seq), usize, D>, ..) { .. }
 //! impl<Input0, Input1, E, D> TrainBatch<Gpt<E, D>> for GptLossInputs<Input0, Input1> { .. }
@@ -119,7 +123,13 @@ pub(super) fn emit_loss(cx: &Emitter<'_>) -> TokenStream {
     let name = &cx.name;
     let by_name = emit_batch_by_name(cx);
     let batch = emit_batch(cx);
+    let bytes = emit_bytes(cx);
     quote_spanned! {cx.at=>
+        #[allow(dead_code)]
+        impl #name {
+            #bytes
+        }
+
         impl<E: p::Element, D: p::Backend<E>> p::Trainable for #name<E, D> {
             type Element = E;
             type Device = D;
@@ -132,6 +142,33 @@ pub(super) fn emit_loss(cx: &Emitter<'_>) -> TokenStream {
 
         #batch
         #by_name
+    }
+}
+
+/// The bytes of training on several ranks. They are functions of `PARAMS`.
+pub(super) fn emit_bytes(cx: &Emitter<'_>) -> TokenStream {
+    let vis = &cx.model.item.vis;
+    quote_spanned! {cx.at=>
+        /// The bytes that all ranks of a trainer send in a step together, in `f32`; in `f64` it is twice as many: each gradient goes to the rank that
+        /// updates the parameter, and the parameter to the others. Nothing is sent of frozen parameters.
+        ///
+        /// Beside these, a rank sends each other one 32 bytes about the batch and the norm, and a byte for each parameter that both have a part of.
+        #vis const fn bytes_per_step(ranks: usize) -> usize {
+            (2 * 4 * Self::PARAMS).saturating_mul(ranks.saturating_sub(1))
+        }
+
+        /// The bytes that training takes on each of these ranks, in `f32`; in `f64` it is twice as many: those of all parameters and gradients, and
+        /// of a part of the optimizer's lists, of which there are so many for a parameter. `AdamW` has two.
+        ///
+        /// Parts are cut behind 16 numbers, so a rank may have a list of 16 numbers less or more for some parameters. Of an algorithm
+        /// that updates whole matrices, a rank has more or less, by their sizes. Activations are not included: see `activation_bytes`.
+        #vis const fn training_bytes(ranks: usize, lists: usize) -> usize {
+            let part = match ranks {
+                0 | 1 => Self::PARAMS,
+                ranks => Self::PARAMS.div_ceil(ranks),
+            };
+            (4 * part).saturating_mul(lists).saturating_add(2 * 4 * Self::PARAMS)
+        }
     }
 }
 

@@ -63,6 +63,7 @@ fn train<A: Algorithm>(algorithm: A, steps: u64, at_a_time: usize) -> Trained {
                     module: "",
                 },
                 choice: &choice,
+                start: 0,
                 numbers: parameter,
                 gradient: Some(gradient),
             })
@@ -239,6 +240,7 @@ fn small_parameters_are_updated_by_several_threads() {
                     module: "",
                 },
                 choice: &choice,
+                start: 0,
                 numbers,
                 gradient: Some(&[0.0; 1000]),
             });

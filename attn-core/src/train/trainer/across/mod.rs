@@ -1,32 +1,33 @@
 //! A step of several ranks.
 //!
-//! Each rank has a part of the batch, and gradients of all parameters by it. A parameter has an owner, which alone keeps the optimizer's
-//! lists for it (ZeRO, stage 1: Rajbhandari et al., 2020). In a step
+//! Each rank has a part of the batch, and gradients of all parameters by it. It updates an equal range of each parameter, and alone keeps the
+//! optimizer's lists for it (ZeRO, stage 1: Rajbhandari et al., 2020). Where an algorithm needs a whole parameter, one rank has all of it. In
+//! a step
 //!
-//! 1. every rank sends each owner the gradients of its parameters, which the owner adds in the order of the ranks;
-//! 2. the norm of all gradients is the sum of the owners' parts of it;
-//! 3. the owners update their parameters, and send them to all.
+//! 1. every rank sends each other one the gradients of its ranges, which that adds in the order of the ranks;
+//! 2. the norm of all gradients is the sum of the ranks' parts of it;
+//! 3. the ranks update their ranges, and send them to all.
 
 mod bytes;
 mod shards;
 mod state;
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    ops::Range,
-};
+use std::{collections::VecDeque, ops::Range};
 
 pub(super) use self::shards::BUCKET_BYTES;
 use self::{
     bytes::Reader,
     shards::{Bucket, Part as ShardPart, Shards},
 };
-use super::parameters::Parameters;
+use super::parameters::{Parameters, Trained};
 use crate::{
     Element,
     fused::{FinishedSlots, Gradients, Watch},
     random::Part,
-    train::collective::{Call, Collective, CollectiveError, Message, Outgoing, Pending},
+    train::{
+        Own,
+        collective::{Call, Collective, CollectiveError, Message, Outgoing, Pending},
+    },
 };
 
 /// The other ranks of a trainer.
@@ -34,16 +35,16 @@ pub(super) struct Across {
     collective: Box<dyn Collective>,
     /// Who updates what; the next step decides it if there are none.
     shards: Option<Shards>,
-    /// The names of the parameters whose lists this rank has. Without them, every rank has all lists.
-    own: Option<BTreeSet<String>>,
+    /// The part of the lists that this rank has. Without it, every rank has all lists.
+    own: Option<Own>,
     /// How many buckets of gradients are exchanged since the last step.
     begun: usize,
     /// Those of them whose messages have not been received.
     pending: VecDeque<Pending>,
 }
 
-/// The ranks, and the names of the parameters whose lists this one has. Without them, every rank has all lists.
-pub(super) type RanksAndOwn<'a> = (&'a mut dyn Collective, Option<&'a BTreeSet<String>>);
+/// The ranks, and the part of the lists that this one has. Without it, every rank has all lists.
+pub(super) type RanksAndOwn<'a> = (&'a mut dyn Collective, Option<&'a Own>);
 
 /// The part of a rank in a batch.
 pub(super) struct Share {
@@ -116,6 +117,7 @@ impl Across {
         &mut self,
         parameters: &mut Parameters<E>,
         bucket_bytes: usize,
+        is_whole: impl Fn(&Trained) -> bool,
         description: impl FnOnce() -> Description,
     ) -> Result<(), CollectiveError> {
         let Description { model, settings } = description();
@@ -133,12 +135,12 @@ impl Across {
             Reader(&message).read(numbers);
         }
         let shards = Shards::new(
-            &parts(parameters),
+            &parts(parameters, is_whole),
             self.collective.ranks(),
             bucket_bytes / size_of::<E>(),
         );
         let rank = self.collective.rank();
-        parameters.own(|index| shards.owner(index) == rank);
+        parameters.own(|index| shards.range(index, rank));
         self.shards = Some(shards);
         Ok(())
     }
@@ -178,7 +180,7 @@ impl Across {
         Ok(least as usize)
     }
 
-    /// Adds the gradients of all ranks, in their order, to those of the parameters that this rank updates.
+    /// Adds the gradients of all ranks, in their order, to those of the numbers that this rank updates.
     pub(super) fn reduce<E: Element>(
         &mut self,
         parameters: &mut Parameters<E>,
@@ -226,24 +228,30 @@ impl Across {
         Ok(())
     }
 
-    /// A message to each rank, with those gradients of a bucket that it gets: a byte that says whether there is one, and its numbers.
+    /// A message to each rank, with its ranges of the gradients of a bucket: a byte that says whether there is a gradient, and the numbers.
     fn pack<E: Element>(
         &self,
         bucket: &Bucket,
         gradients: &mut Gradients<E>,
         inputs: usize,
     ) -> Vec<Vec<u8>> {
-        let mut lens = vec![Message::HEADER; self.collective.ranks()];
-        for of in &bucket.gradients {
-            lens[of.owner] += 1 + of.len * size_of::<E>();
+        let ranks = self.collective.ranks();
+        let others = || (0..ranks).filter(|rank| *rank != self.collective.rank());
+        let mut messages = vec![Vec::new(); ranks];
+        for rank in others() {
+            let ranges = bucket.gradients.iter().map(|of| of.owners.range(rank));
+            let lens = ranges.map(|range| 1 + range.len() * size_of::<E>());
+            messages[rank].reserve_exact(Message::HEADER + lens.sum::<usize>());
         }
-        lens[self.collective.rank()] = 0;
-        let mut messages: Vec<_> = lens.into_iter().map(Vec::with_capacity).collect();
         for of in &bucket.gradients {
             let gradient = gradients.sum(of.slots.iter().map(|slot| slot.behind(inputs)));
-            if of.owner != self.collective.rank() {
-                messages[of.owner].push(u8::from(gradient.is_some()));
-                bytes::write(gradient.unwrap_or_default(), &mut messages[of.owner]);
+            for rank in others() {
+                let range = of.owners.range(rank);
+                if !range.is_empty() {
+                    let numbers = gradient.as_ref().map(|gradient| &gradient[range]);
+                    messages[rank].push(u8::from(numbers.is_some()));
+                    bytes::write(numbers.unwrap_or_default(), &mut messages[rank]);
+                }
             }
         }
         messages
@@ -263,9 +271,7 @@ impl Across {
             let bucket = &bucket.parameters;
             let mut message = Vec::new();
             for (_, of) in parameters.trained_in(bucket.clone()) {
-                if of.is_own {
-                    bytes::write(&parameters.numbers()[of.range.clone()], &mut message);
-                }
+                bytes::write(&parameters.numbers()[of.own_range()], &mut message);
             }
             let pending = self
                 .collective
@@ -317,12 +323,16 @@ impl<E: Element> Watch<Gradients<E>> for Exchange {
     }
 }
 
-fn parts<E: Element>(parameters: &Parameters<E>) -> Vec<ShardPart> {
+fn parts<E: Element>(
+    parameters: &Parameters<E>,
+    is_whole: impl Fn(&Trained) -> bool,
+) -> Vec<ShardPart> {
     let all = parameters.all.iter();
     all.map(|of| ShardPart {
         len: of.range.len(),
         group: of.group,
         is_trained: parameters.is_trained(of),
+        is_whole: is_whole(of),
         slots: parameters.slots(of),
     })
     .collect()
@@ -339,12 +349,12 @@ fn add<E: Element>(
     let own: Vec<_> = parameters.exchanged(bucket);
     let own: Vec<_> = own
         .into_iter()
-        .filter(|(_, of)| of.is_own)
+        .filter(|(_, of)| !of.own.is_empty())
         .map(|(index, _)| index)
         .collect();
     let mut sum = Vec::new();
     for index in own {
-        let len = parameters.all[index].range.len();
+        let len = parameters.all[index].own.len();
         sum.clear();
         // A sum of two is the same in both orders. So those of the ranks before this one are added up first, then its own and the others.
         for (from, reader) in readers.iter_mut().enumerate() {
@@ -388,19 +398,23 @@ fn read<E: Element>(
     bucket: Range<usize>,
 ) -> Result<(), CollectiveError> {
     let mut readers: Vec<_> = messages.iter().map(|message| Reader(message)).collect();
-    let ranges: Vec<_> = parameters
+    let starts: Vec<_> = parameters
         .trained_in(bucket)
-        .map(|(index, of)| (shards.owner(index), of.range.clone()))
+        .map(|(index, of)| (index, of.range.start))
         .collect();
     let numbers = parameters.numbers_mut();
-    for (owner, range) in ranges {
-        if owner != rank {
+    for (index, start) in starts {
+        for (from, reader) in readers.iter_mut().enumerate() {
+            if from == rank {
+                continue;
+            }
+            let range = shards.range(index, from);
             let expected = range.len() * size_of::<E>();
-            let read = readers[owner].read(&mut numbers[range]);
+            let read = reader.read(&mut numbers[start + range.start..start + range.end]);
             read.ok_or_else(|| CollectiveError::Length {
-                rank: owner,
+                rank: from,
                 call: Call::AllGather,
-                found: messages[owner].len(),
+                found: messages[from].len(),
                 expected,
             })?;
         }

@@ -1,17 +1,19 @@
-//! The optimizer's lists, of which each rank has its own.
+//! The optimizer's lists, of which each rank has its part.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::{Across, bytes, bytes::Reader};
 use crate::{
     Element,
     train::{
-        OptimizerState,
+        OptimizerState, Own,
         collective::{Call, CollectiveError},
-        parameter_of,
         trainer::parameters::Parameters,
     },
 };
+
+/// Lists by their names.
+type Lists<E> = BTreeMap<String, Vec<E>>;
 
 impl Across {
     /// Every rank has the whole state, as behind a checkpoint.
@@ -19,22 +21,23 @@ impl Across {
         self.own = None;
     }
 
-    /// Drops the lists of the parameters that other ranks update.
+    /// The part of the lists that this rank has. Without it, every rank has all lists.
+    pub(in crate::train::trainer) fn own(&self) -> Option<&Own> {
+        self.own.as_ref()
+    }
+
+    /// Drops what other ranks update of the lists.
     pub(in crate::train::trainer) fn keep_own<E: Element, A>(
         &mut self,
         parameters: &Parameters<E>,
         state: &mut OptimizerState<E, A>,
     ) {
-        if self.own.is_some() {
-            return;
-        }
-        let all = parameters.all.iter();
-        let own = all.filter(|of| of.is_own).map(|of| of.path.name.clone());
-        let own: BTreeSet<_> = own.collect();
-        state
-            .lists
-            .retain(|list, _| own.contains(parameter_of(list)));
-        self.own = Some(own);
+        let own = self.own.get_or_insert_with(|| {
+            let all = parameters.all.iter();
+            let all = all.map(|of| (of.path.name.clone(), of.range.len(), of.own.clone()));
+            Own::new(all)
+        });
+        own.keep(state);
     }
 
     /// Gives every rank the lists of all.
@@ -45,46 +48,52 @@ impl Across {
         let Some(own) = &self.own else {
             return Ok(());
         };
-        let mut message = Vec::new();
         // A state that was set has the lists of other ranks too, as they were then.
-        let lists = state.lists.iter();
-        let lists: Vec<_> = lists
-            .filter(|(name, _)| own.contains(parameter_of(name)))
-            .collect();
-        bytes::write_word(lists.len() as u64, &mut message);
-        for (name, list) in lists {
+        own.keep(state);
+        let mut message = Vec::new();
+        bytes::write_word(state.lists.len() as u64, &mut message);
+        for (name, list) in &state.lists {
             bytes::write_text(name, &mut message);
             bytes::write_list(list, &mut message);
         }
         let updates = state.updates.iter();
-        let updates: Vec<_> = updates.filter(|(name, _)| own.contains(*name)).collect();
+        let updates: Vec<_> = updates.filter(|(name, _)| own.has(name)).collect();
         bytes::write_word(updates.len() as u64, &mut message);
         for (name, count) in updates {
             bytes::write_text(name, &mut message);
             bytes::write_word(*count, &mut message);
         }
-        state.updates.clear();
-        for (rank, message) in self.collective.all_gather(message)?.iter().enumerate() {
-            read(&mut Reader(message), state).ok_or(CollectiveError::Length {
+        let messages = self.collective.all_gather(message)?;
+        let mut lists = Lists::new();
+        let mut updates = BTreeMap::new();
+        for (rank, message) in messages.iter().enumerate() {
+            let read = read(&mut Reader(message), &mut lists, &mut updates);
+            read.ok_or(CollectiveError::Length {
                 rank,
                 call: Call::AllGather,
                 found: message.len(),
                 expected: message.len() + 1,
             })?;
         }
+        (state.lists, state.updates) = (lists, updates);
         self.is_whole();
         Ok(())
     }
 }
 
-fn read<E: Element, A>(reader: &mut Reader<'_>, state: &mut OptimizerState<E, A>) -> Option<()> {
+/// Appends the parts of a rank to those of the ranks before it: ranges ascend with the ranks.
+fn read<E: Element>(
+    reader: &mut Reader<'_>,
+    lists: &mut Lists<E>,
+    updates: &mut BTreeMap<String, u64>,
+) -> Option<()> {
     for _ in 0..reader.word()? {
         let name = reader.text()?.to_owned();
-        state.lists.insert(name, reader.list()?);
+        lists.entry(name).or_default().extend(reader.list::<E>()?);
     }
     for _ in 0..reader.word()? {
         let name = reader.text()?.to_owned();
-        state.updates.insert(name, reader.word()?);
+        updates.insert(name, reader.word()?);
     }
     Some(())
 }
