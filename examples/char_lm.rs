@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Each evaluation saves a checkpoint, and so does Ctrl-C: `--resume` goes on to the same bits. `generate` writes with a checkpoint. Several
-//! processes train it together with `mpirun -n 2 cargo run --release --features mpi --example char_lm`.
+//! processes train it together with `mpirun --bind-to none -n 2 cargo run --release --features mpi --example char_lm`.
 
 mod bible;
 

@@ -9,17 +9,67 @@
 mod operations;
 mod training;
 
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
 use attn::{
     dfdx::prelude::*,
-    train::{AdamWConfig, Alone, Collective, Mpi, TrainError},
+    train::{
+        AdamWConfig, Alone, Call, Collective, CollectiveError, Message, Mpi, Outgoing, Pending,
+        TrainError,
+    },
 };
-use training::{Dropping, Model, assert_same, batch, steps};
+use training::{Dropping, Gpt, How, Model, assert_same, batch, of_gpt, steps, steps_in_a_way};
 
 type Failure = TrainError<CpuError>;
+
+/// The rank of this process, which has several trainers, one after the other.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Mpi>>);
+
+impl Shared {
+    fn mpi(&self) -> MutexGuard<'_, Mpi> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collective for Shared {
+    fn rank(&self) -> usize {
+        self.mpi().rank()
+    }
+
+    fn ranks(&self) -> usize {
+        self.mpi().ranks()
+    }
+
+    fn begin(&mut self, call: Call, send: Outgoing) -> Result<Pending, CollectiveError> {
+        self.mpi().begin(call, send)
+    }
+
+    fn wait(&mut self, pending: Pending) -> Result<Vec<Message>, CollectiveError> {
+        self.mpi().wait(pending)
+    }
+
+    fn fail(&mut self, reason: &str) {
+        self.mpi().fail(reason);
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.mpi().bytes_sent()
+    }
+
+    fn waited(&self) -> Duration {
+        self.mpi().waited()
+    }
+}
 
 fn main() -> Result<(), Failure> {
     let ranks = Mpi::new()?;
     match std::env::var("ATTN_RANKS").as_deref() {
+        Ok("stays") => stays(ranks).map_err(Failure::from),
         Ok(how) => ends(ranks, how),
         Err(_) => works(ranks),
     }
@@ -27,12 +77,51 @@ fn main() -> Result<(), Failure> {
 
 fn works(mut ranks: Mpi) -> Result<(), Failure> {
     operations::run(&mut ranks)?;
+    let ranks = Shared(Arc::new(Mutex::new(ranks)));
     let make = |model: Dropping<f64, Cpu>| model.trainer(AdamWConfig::default()).seed(3);
     let expected = steps(Alone::default(), make, 50)?;
-    let (rank, count) = (ranks.rank(), ranks.ranks());
-    let found = steps(ranks, make, 50)?;
+    let found = steps(ranks.clone(), make, 50)?;
     assert_same(&found, &expected, 1e-12);
-    println!("rank {rank} of {count}: 50 steps");
+    early_is_late(&ranks)?;
+    println!("rank {} of {}: 50 steps", ranks.rank(), ranks.ranks());
+    Ok(())
+}
+
+/// Gradients that are exchanged while others are computed give the same bits.
+fn early_is_late(ranks: &Shared) -> Result<(), Failure> {
+    for batches in [1, 3] {
+        let run = |how: How, bucket: usize| {
+            let model = Gpt::<f64, Cpu>::with_seed(ranks.rank() as u64);
+            let trainer = model.trainer(AdamWConfig::default());
+            let mut trainer = trainer.across(ranks.clone()).bucket_bytes(bucket);
+            steps_in_a_way(&mut trainer, batches, how, of_gpt)
+        };
+        let expected = run(How::Late, 1 << 20)?;
+        assert!(expected[0] != expected[5]);
+        // Every parameter is a bucket of its own.
+        assert_eq!(run(How::Early, 1)?, expected, "{batches} batches");
+    }
+    Ok(())
+}
+
+/// Rank 0 fails while rank 2 sends much to rank 1, and both go on to live. Rank 1 is to hear of it.
+fn stays(mut ranks: Mpi) -> Result<(), CollectiveError> {
+    ranks.barrier()?;
+    let rank = ranks.rank();
+    if rank == 0 {
+        thread::sleep(Duration::from_millis(100));
+        ranks.fail("on purpose");
+    } else {
+        let len = |to: usize| [0, 1 << 28][usize::from(rank == 2 && to == 1)];
+        let messages = (0..ranks.ranks()).map(|to| vec![1; len(to)]).collect();
+        if let Err(error) = ranks.all_to_all(messages) {
+            eprintln!("rank {rank}: {error}");
+            if rank == 1 {
+                return Err(error);
+            }
+        }
+    }
+    thread::sleep(Duration::from_secs(60));
     Ok(())
 }
 

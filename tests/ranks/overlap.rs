@@ -13,7 +13,7 @@ use attn::{
     model,
     train::{
         AdamWConfig, Call, Collective, CollectiveError, Message, Outgoing, Pending, Threads,
-        TrainBatch, TrainStep, Trainer,
+        TrainBatch, Trainer,
     },
 };
 
@@ -87,17 +87,6 @@ impl Collective for Counting {
     }
 }
 
-/// How the gradients of a step come together.
-#[derive(Clone, Copy, PartialEq)]
-enum How {
-    /// Those of its last batch are exchanged while others are computed.
-    Early,
-    /// All of them are exchanged behind all backward passes.
-    Late,
-}
-
-type Steps = Vec<(TrainStep, Vec<f64>)>;
-
 /// Some steps of as many batches on each rank, with the parameters behind each.
 fn run<M: Model<f64> + Send>(
     ranks: usize,
@@ -111,24 +100,7 @@ where
 {
     let all = Threads::run(ranks, |rank| {
         let mut trainer = make(M::with_seed(1)).across(rank);
-        let rows = rows(trainer.rank(), trainer.ranks());
-        let mut steps = Vec::new();
-        for number in 0..6 {
-            let mut all = (0..batches).map(|index| batch(number + 2 * index, rows.clone()));
-            let last = all.next_back().unwrap();
-            for batch in all {
-                trainer.accumulate(batch).unwrap();
-            }
-            let step = match how {
-                How::Early => trainer.step(last).unwrap(),
-                How::Late => {
-                    trainer.accumulate(last).unwrap();
-                    trainer.apply().unwrap()
-                }
-            };
-            steps.push((step, parameters(trainer.model())));
-        }
-        steps
+        steps_in_a_way(&mut trainer, batches, how, &parameters).unwrap()
     });
     all.into_iter().map(Result::unwrap).collect()
 }
@@ -153,18 +125,6 @@ fn check<M: Model<f64> + Send>(
 
 fn gpt(model: Gpt<f64, Cpu>) -> Trainer<Gpt<f64, Cpu>, AdamWConfig> {
     model.trainer(AdamWConfig::default())
-}
-
-fn of_gpt(model: &Gpt<f64, Cpu>) -> Vec<f64> {
-    let blocks = model.blocks.modules.iter();
-    let blocks = blocks.flat_map(|block| block.layer_norm_2.weight.as_vec());
-    model
-        .embedding
-        .weight
-        .as_vec()
-        .into_iter()
-        .chain(blocks)
-        .collect()
 }
 
 #[test]

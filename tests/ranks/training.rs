@@ -6,7 +6,7 @@ use attn::{
     Element,
     dfdx::prelude::*,
     model,
-    train::{Algorithm, Collective, TrainBatch, TrainError, Trainable, Trainer},
+    train::{Algorithm, Collective, TrainBatch, TrainError, TrainStep, Trainable, Trainer},
 };
 
 model! {
@@ -110,6 +110,59 @@ where
         losses.push([step.loss, step.grad_norm]);
     }
     Ok(losses)
+}
+
+/// How the gradients of a step come together.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum How {
+    /// Those of its last batch are exchanged while others are computed.
+    Early,
+    /// All of them are exchanged behind all backward passes.
+    Late,
+}
+
+pub(crate) type Steps = Vec<(TrainStep, Vec<f64>)>;
+
+/// Some steps of so many batches on a rank, with the parameters behind each.
+pub(crate) fn steps_in_a_way<M: Model<f64>, A: Algorithm>(
+    trainer: &mut Trainer<M, A>,
+    batches: usize,
+    how: How,
+    parameters: impl Fn(&M) -> Vec<f64>,
+) -> Result<Steps, TrainError<CpuError>>
+where
+    Batch: TrainBatch<M>,
+{
+    let rows = rows(trainer.rank(), trainer.ranks());
+    let mut steps = Vec::new();
+    for number in 0..6 {
+        for index in 1..batches {
+            trainer.accumulate(batch(number + 2 * index, rows.clone()))?;
+        }
+        let last = batch(number, rows.clone());
+        let step = match how {
+            How::Early => trainer.step(last)?,
+            How::Late => {
+                trainer.accumulate(last)?;
+                trainer.apply()?
+            }
+        };
+        steps.push((step, parameters(trainer.model())));
+    }
+    Ok(steps)
+}
+
+/// The table, which is tied, and a part of each block.
+pub(crate) fn of_gpt(model: &Gpt<f64, Cpu>) -> Vec<f64> {
+    let blocks = model.blocks.modules.iter();
+    let blocks = blocks.flat_map(|block| block.layer_norm_2.weight.as_vec());
+    model
+        .embedding
+        .weight
+        .as_vec()
+        .into_iter()
+        .chain(blocks)
+        .collect()
 }
 
 /// That two runs have the same losses and norms, up to a difference.

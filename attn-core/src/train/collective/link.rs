@@ -109,20 +109,33 @@ impl Message {
     }
 
     fn header(&self) -> [u64; 3] {
-        let (words, _) = self.0[self.len()..].as_chunks();
-        std::array::from_fn(|word| u64::from_le_bytes(words[word]))
+        header_of(&self.0)
     }
 
     /// How the rank ended that sent this, if it did.
     pub(super) fn end(&self) -> Option<End> {
-        match self.header() {
-            [ENDED, LEFT, _] => Some(End::Left),
-            [ENDED, _, rank] => Some(End::Failed {
+        end_of(&self.0)
+    }
+}
+
+/// The header of the bytes of a message, which are not fewer than it has.
+fn header_of(bytes: &[u8]) -> [u64; 3] {
+    let (words, _) = bytes[bytes.len() - Message::HEADER..].as_chunks();
+    std::array::from_fn(|word| u64::from_le_bytes(words[word]))
+}
+
+/// How the rank ended that sent the bytes of a message, if it did.
+pub(super) fn end_of(bytes: &[u8]) -> Option<End> {
+    match header_of(bytes) {
+        [ENDED, LEFT, _] => Some(End::Left),
+        [ENDED, _, rank] => {
+            let reason = &bytes[..bytes.len() - Message::HEADER];
+            Some(End::Failed {
                 rank: rank as usize,
-                reason: String::from_utf8_lossy(self).into_owned(),
-            }),
-            _ => None,
+                reason: String::from_utf8_lossy(reason).into_owned(),
+            })
         }
+        _ => None,
     }
 }
 

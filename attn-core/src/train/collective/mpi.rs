@@ -11,20 +11,20 @@ use std::{
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use mpi::{
     Tag,
-    environment::Universe,
-    request::{Request, StaticScope},
+    environment::Threading,
+    request::{Request, Scope, StaticScope},
     topology::{Process, SimpleCommunicator},
     traits::{Communicator, Destination, Equivalence, Source},
 };
 
 use super::{
     CollectiveError, Message,
-    link::{self, Broken, End, Link, Sequence},
+    link::{self, Broken, End, Link, Sequence, end_of},
 };
 
 /// The tag of all messages.
@@ -35,6 +35,9 @@ const CHUNK: usize = 1 << 30;
 
 /// How often a thread that nobody waits for asks MPI for news.
 const PAUSE: Duration = Duration::from_micros(50);
+
+/// How often a rank that has ended does so.
+const PAUSE_AT_END: Duration = Duration::from_millis(1);
 
 /// How long a rank that has failed tries to say so.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -53,7 +56,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Ok::<(), CollectiveError>(())
 /// ```
 ///
-/// `mpirun -n 2 cargo run --release --features mpi` starts two of them. A program that is started without `mpirun` is the only rank.
+/// `mpirun --bind-to none -n 2 cargo run --release --features mpi` starts two of them. Without `--bind-to none`, Open MPI binds each of two
+/// processes to one core, which all threads of the process then share. A program that is started without `mpirun` is the only rank.
 ///
 /// A process has one, which is dropped before the process ends. A rank that panics or fails tells the others, and ends MPI in no other way
 /// than by the end of its process: `mpirun` ends those that are left.
@@ -72,7 +76,7 @@ impl Mpi {
     /// Joins the ranks.
     ///
     /// # Errors
-    /// [`CollectiveError::Unavailable`] if the process has a rank already.
+    /// [`CollectiveError::Unavailable`] if the process has a rank already, or MPI refuses programs of several threads.
     pub fn new() -> Result<Self, CollectiveError> {
         let (jobs, of_rank) = channel();
         let (to_rank, done) = channel();
@@ -80,11 +84,22 @@ impl Mpi {
         let is_waiting = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_waiting);
         let drive = move || {
-            let universe = mpi::initialize();
-            let world = universe.as_ref().map(Universe::world);
-            let place = world.as_ref().map(|world| [world.rank(), world.size()]);
-            let is_there = begun.send(place).is_ok();
-            if let (Some(world), true) = (world, is_there) {
+            // All calls are made by this thread.
+            let universe = mpi::initialize_with_threading(Threading::Funneled);
+            let Some((universe, provided)) = universe else {
+                let _ = begun.send(Err(
+                    "MPI is initialised already: a process has one `Mpi`".to_owned()
+                ));
+                return;
+            };
+            if provided < Threading::Funneled {
+                let _ = begun.send(Err(format!(
+                    "MPI supports {provided:?} threads, and has to be built for `MPI_THREAD_FUNNELED`"
+                )));
+                return;
+            }
+            let world = universe.world();
+            if begun.send(Ok([world.rank(), world.size()])).is_ok() {
                 let driver = Driver {
                     world,
                     done: to_rank.clone(),
@@ -99,23 +114,18 @@ impl Mpi {
         let unavailable = |reason: String| CollectiveError::Unavailable { reason };
         let thread = thread::Builder::new().name("mpi".into()).spawn(drive);
         thread.map_err(|error| unavailable(format!("no thread for MPI: {error}")))?;
-        match places.recv() {
-            Ok(Some(place)) => {
-                let [rank, ranks] = place.map(|number| number as usize);
-                Ok(Self {
-                    rank,
-                    ranks,
-                    sequence: Sequence::default(),
-                    jobs: Some(jobs),
-                    done,
-                    is_waiting,
-                })
-            }
-            Ok(None) => Err(unavailable(
-                "MPI is initialised already: a process has one `Mpi`".into(),
-            )),
-            Err(_) => Err(unavailable("MPI could not be initialised".into())),
-        }
+        let place = places
+            .recv()
+            .unwrap_or_else(|_| Err("MPI could not be initialised".into()));
+        let [rank, ranks] = place.map_err(unavailable)?.map(|number| number as usize);
+        Ok(Self {
+            rank,
+            ranks,
+            sequence: Sequence::default(),
+            jobs: Some(jobs),
+            done,
+            is_waiting,
+        })
     }
 }
 
@@ -173,8 +183,102 @@ impl Drop for Mpi {
 
 link::collective!(Mpi, |this| &this.sequence);
 
-/// The requests of an exchange.
-type Sends<'a, S> = Vec<Request<'a, [u8], S>>;
+/// Sends that are not complete.
+struct Sends<'a, S: Scope<'a>> {
+    requests: Vec<Request<'a, [u8], S>>,
+    scope: S,
+}
+
+impl<'a, S: Scope<'a> + Copy> Sends<'a, S> {
+    const fn new(scope: S) -> Self {
+        Self {
+            requests: Vec::new(),
+            scope,
+        }
+    }
+
+    /// Begins to send a message to each rank but this one.
+    fn begin(&mut self, world: &SimpleCommunicator, messages: &'a [Message]) {
+        for (to, message) in (0..).zip(messages) {
+            if to == world.rank() {
+                continue;
+            }
+            let mut rest = message.bytes();
+            loop {
+                let (chunk, others) = rest.split_at(rest.len().min(CHUNK));
+                let process = world.process_at_rank(to);
+                let request = process.immediate_send_with_tag(self.scope, chunk, TAG);
+                self.requests.push(request);
+                // The last chunk is shorter, so that its end is known.
+                if chunk.len() < CHUNK {
+                    break;
+                }
+                rest = others;
+            }
+        }
+    }
+
+    /// Goes on, and says whether all are complete.
+    fn are_complete(&mut self) -> bool {
+        let requests = mem::take(&mut self.requests).into_iter();
+        self.requests = requests.filter_map(|send| send.test().err()).collect();
+        self.requests.is_empty()
+    }
+}
+
+/// The message of a rank, as far as it has arrived.
+#[derive(Default)]
+struct Incoming {
+    bytes: Vec<u8>,
+    /// The next of its chunks.
+    chunk: Vec<u8>,
+    is_complete: bool,
+}
+
+impl Incoming {
+    fn add_chunk(&mut self) {
+        if self.is_complete {
+            return;
+        }
+        self.is_complete = self.chunk.len() < CHUNK;
+        let mut chunk = mem::take(&mut self.chunk);
+        match self.bytes.is_empty() {
+            true => self.bytes = chunk,
+            false => self.bytes.append(&mut chunk),
+        }
+    }
+}
+
+/// The next chunk of a rank.
+enum Receive<'a, S: Scope<'a>> {
+    Expected(&'a mut Vec<u8>),
+    UnderWay(Request<'a, Vec<u8>, S>),
+    Complete,
+}
+
+impl<'a, S: Scope<'a>> Receive<'a, S> {
+    /// Goes on as far as it can without waiting. It returns the chunk once, when it is complete.
+    fn go_on(&mut self, from: Process<'_>, scope: S) -> Option<&'a [u8]> {
+        let mut now = mem::replace(self, Self::Complete);
+        if let Self::Expected(chunk) = now {
+            now = match from.immediate_matched_probe_with_tag(TAG) {
+                None => Self::Expected(chunk),
+                Some((message, status)) => {
+                    chunk.resize(status.count(u8::equivalent_datatype()) as usize, 0);
+                    Self::UnderWay(message.immediate_matched_receive_into(scope, chunk))
+                }
+            };
+        }
+        if let Self::UnderWay(request) = now {
+            now = match request.test_with_data() {
+                Ok((_, chunk)) => return Some(chunk),
+                Err(request) => Self::UnderWay(request),
+            };
+        }
+        *self = now;
+        None
+    }
+}
 
 /// What the thread has.
 struct Driver {
@@ -189,7 +293,7 @@ impl Driver {
         while let Ok(messages) = jobs.recv() {
             let end = messages.first().and_then(Message::end);
             if let Some(End::Failed { .. }) = end {
-                self.fail(messages);
+                self.stay(&mut Sends::new(StaticScope), messages);
             }
             let is_last = end.is_some();
             let received = self.exchange(&messages, is_last, jobs);
@@ -201,12 +305,6 @@ impl Driver {
         }
     }
 
-    fn others(&self) -> impl Iterator<Item = (usize, Process<'_>)> {
-        let own = self.world.rank();
-        let others = (0..self.world.size()).filter(move |rank| *rank != own);
-        others.map(|rank| (rank as usize, self.world.process_at_rank(rank)))
-    }
-
     /// Sends a message to every other rank, and receives one of each. It does not return if one of them has ended, unless this one ends, too.
     fn exchange(
         &self,
@@ -214,85 +312,60 @@ impl Driver {
         is_last: bool,
         jobs: &Receiver<Vec<Message>>,
     ) -> Vec<Option<Message>> {
+        let own = self.world.rank() as usize;
+        let mut incoming: Vec<_> = messages.iter().map(|_| Incoming::default()).collect();
+        incoming[own].is_complete = true;
         mpi::request::scope(|scope| {
-            let mut sends = self.send(messages, scope);
-            let mut received = vec![None; messages.len()];
-            let mut parts = vec![Vec::new(); messages.len()];
-            loop {
-                let has_news = self.receive(&mut parts, &mut received);
-                sends = still_going(sends);
-                let mut others = self.others().map(|(rank, _)| (rank, &received[rank]));
-                let broken = others.find_map(|(rank, message)| {
-                    let end = message.as_ref()?.end();
-                    // At the end, a rank that is elsewhere hears that this one has left.
-                    let is_broken = end.is_some() != is_last;
-                    let end = end.unwrap_or(End::Left);
-                    is_broken.then_some(Broken { rank, end })
-                });
-                if let Some(broken) = broken {
-                    self.end(broken, is_last, jobs);
-                }
-                let is_complete = self.others().all(|(rank, _)| received[rank].is_some());
-                if sends.is_empty() && is_complete {
-                    return received;
-                }
-                if !has_news {
-                    self.pause();
-                }
+            let mut sends = Sends::new(scope);
+            sends.begin(&self.world, messages);
+            while incoming.iter().any(|of| !of.is_complete) {
+                self.receive(&mut incoming, &mut sends, is_last, jobs);
+                incoming.iter_mut().for_each(Incoming::add_chunk);
             }
-        })
+            while !sends.are_complete() {
+                self.pause();
+            }
+        });
+        let received = incoming.into_iter().enumerate();
+        let received = received.map(|(rank, of)| match rank == own {
+            true => None,
+            false => Message::of_bytes(of.bytes),
+        });
+        received.collect()
     }
 
-    fn send<'a, S: mpi::request::Scope<'a> + Copy>(
+    /// Receives the next chunk of every message that is not complete, while the sends go on.
+    fn receive<'s, S: Scope<'s> + Copy>(
         &self,
-        messages: &'a [Message],
-        scope: S,
-    ) -> Sends<'a, S> {
-        let mut sends = Vec::new();
-        for (to, process) in self.others() {
-            let mut rest = messages[to].bytes();
+        incoming: &mut [Incoming],
+        sends: &mut Sends<'s, S>,
+        is_last: bool,
+        jobs: &Receiver<Vec<Message>>,
+    ) {
+        mpi::request::scope(|scope| {
+            let receives = incoming.iter_mut().map(|of| match of.is_complete {
+                true => (true, Receive::Complete),
+                false => (of.bytes.is_empty(), Receive::Expected(&mut of.chunk)),
+            });
+            let mut receives: Vec<_> = receives.collect();
             loop {
-                let (chunk, others) = rest.split_at(rest.len().min(CHUNK));
-                sends.push(process.immediate_send_with_tag(scope, chunk, TAG));
-                // The last chunk is shorter, so that its end is known.
-                if chunk.len() < CHUNK {
+                let mut are_complete = true;
+                for (from, (is_first, receive)) in receives.iter_mut().enumerate() {
+                    let process = self.world.process_at_rank(from as i32);
+                    let chunk = receive.go_on(process, scope);
+                    let broken = chunk.and_then(|chunk| broken(from, chunk, *is_first, is_last));
+                    if let Some(broken) = broken {
+                        self.end(broken, is_last, jobs, sends);
+                    }
+                    are_complete &= matches!(receive, Receive::Complete);
+                }
+                if are_complete {
                     break;
                 }
-                rest = others;
+                sends.are_complete();
+                self.pause();
             }
-        }
-        sends
-    }
-
-    /// Receives what has arrived.
-    fn receive(&self, parts: &mut [Vec<u8>], received: &mut [Option<Message>]) -> bool {
-        let mut has_news = false;
-        for (from, process) in self.others() {
-            if received[from].is_some() {
-                continue;
-            }
-            let Some((message, status)) = process.immediate_matched_probe_with_tag(TAG) else {
-                continue;
-            };
-            has_news = true;
-            let mut chunk = vec![0; status.count(u8::equivalent_datatype()) as usize];
-            message.matched_receive_into(&mut chunk[..]);
-            let is_last = chunk.len() < CHUNK;
-            match parts[from].is_empty() {
-                true => parts[from] = chunk,
-                false => parts[from].append(&mut chunk),
-            }
-            if is_last {
-                let bytes = mem::take(&mut parts[from]);
-                received[from] = Some(Message::of_bytes(bytes).unwrap_or_else(|| {
-                    Message::of_end(&End::Failed {
-                        rank: from,
-                        reason: "it sent a message of another program".into(),
-                    })
-                }));
-            }
-        }
-        has_news
+        });
     }
 
     fn pause(&self) {
@@ -302,43 +375,71 @@ impl Driver {
         }
     }
 
-    /// Ends in the middle of an exchange. Its requests are never completed, so the thread stays.
-    fn end(&self, broken: Broken, is_last: bool, jobs: &Receiver<Vec<Message>>) -> ! {
-        if !is_last {
-            let _ = self.done.send(Err(broken));
-            // The error is passed on. Operations that began before it are dropped.
-            while let Ok(messages) = jobs.recv() {
-                if messages.first().and_then(Message::end).is_some() {
-                    self.fail(messages);
+    /// Ends in the middle of an exchange.
+    fn end<'a, S: Scope<'a> + Copy>(
+        &self,
+        broken: Broken,
+        is_last: bool,
+        jobs: &Receiver<Vec<Message>>,
+        sends: &mut Sends<'a, S>,
+    ) -> ! {
+        if is_last {
+            self.stay(sends, Vec::new());
+        }
+        let _ = self.done.send(Err(broken));
+        loop {
+            match jobs.recv_timeout(PAUSE) {
+                // The error is passed on. Operations that began before it are dropped.
+                Ok(messages) if messages.first().and_then(Message::end).is_some() => {
+                    self.stay(sends, messages);
                 }
+                Err(RecvTimeoutError::Disconnected) => self.stay(sends, Vec::new()),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => drop(self.go_on(sends)),
             }
         }
-        self.stay()
     }
 
-    /// Tells the other ranks that this one has failed.
-    fn fail(&self, messages: Vec<Message>) -> ! {
-        let mut sends = self.send(Vec::leak(messages), StaticScope);
-        let begin = std::time::Instant::now();
-        while !sends.is_empty() && begin.elapsed() < PATIENCE {
-            sends = still_going(sends);
+    /// Tells the other ranks how this one ended.
+    ///
+    /// MPI is not ended, since other ranks do not end it: `mpirun` sees that, and ends them.
+    fn stay<'a, S: Scope<'a> + Copy>(&self, sends: &mut Sends<'a, S>, messages: Vec<Message>) -> ! {
+        sends.begin(&self.world, Vec::leak(messages));
+        let begin = Instant::now();
+        while !self.go_on(sends) && begin.elapsed() < PATIENCE {
             thread::sleep(PAUSE);
         }
-        mem::forget(sends);
-        self.stay()
-    }
-
-    /// MPI is not ended, since other ranks do not end it: `mpirun` sees that, and ends them.
-    fn stay(&self) -> ! {
         let _ = self.done.send(Ok(Vec::new()));
         loop {
-            thread::park();
+            self.go_on(sends);
+            thread::sleep(PAUSE_AT_END);
         }
+    }
+
+    /// Lets the other ranks complete the operations that they are in, behind which they hear that this one has ended. It says whether all
+    /// has been sent to them.
+    fn go_on<'a, S: Scope<'a> + Copy>(&self, sends: &mut Sends<'a, S>) -> bool {
+        let any = self.world.any_process();
+        while let Some((message, status)) = any.immediate_matched_probe_with_tag(TAG) {
+            let mut dropped = vec![0; status.count(u8::equivalent_datatype()) as usize];
+            message.matched_receive_into(&mut dropped[..]);
+        }
+        sends.are_complete()
     }
 }
 
-/// Those that are not complete.
-fn still_going<'a, S: mpi::request::Scope<'a>>(sends: Sends<'a, S>) -> Sends<'a, S> {
-    let sends = sends.into_iter();
-    sends.filter_map(|send| send.test().err()).collect()
+/// Whether a rank has ended in this operation, unless all end in it, by a chunk of its message.
+fn broken(rank: usize, chunk: &[u8], is_first: bool, is_last: bool) -> Option<Broken> {
+    // An end has one chunk.
+    let end = match is_first && chunk.len() < CHUNK {
+        true if chunk.len() < Message::HEADER => Some(End::Failed {
+            rank,
+            reason: "it sent a message of another program".into(),
+        }),
+        true => end_of(chunk),
+        false => None,
+    };
+    // At the end, a rank that is elsewhere hears that this one has left.
+    let is_broken = end.is_some() != is_last;
+    let end = end.unwrap_or(End::Left);
+    is_broken.then_some(Broken { rank, end })
 }
