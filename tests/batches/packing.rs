@@ -127,6 +127,33 @@ fn resumed_packing_goes_on_with_the_same_batches() {
     assert!(batches(&[vec![1]], (3, 8)).endless().next().is_none());
 }
 
+/// The last batch has one row, and none for some ranks.
+#[test]
+fn the_parts_of_the_ranks_are_the_rows_of_one_process() {
+    let texts = texts();
+    let batches = || batches(&texts, (5, 8)).shuffled(2).epochs(2);
+    let read = |batch: PackedBatch<Cpu>| {
+        let all = [batch.ids, batch.targets, batch.document, batch.positions];
+        assert!(all.iter().all(|ids| *ids.shape() == *all[0].shape()));
+        all.map(|ids| rows(&ids))
+    };
+    let whole: Vec<_> = batches().map(|batch| read(batch.unwrap())).collect();
+    assert!(whole.iter().any(|[ids, ..]| ids.len() == 1));
+    for ranks in 1..=5 {
+        let of = |rank| batches().of_rank(rank, ranks).unwrap();
+        let parts = (0..ranks).map(|rank| of(rank).map(|batch| read(batch.unwrap())));
+        let parts: Vec<Vec<_>> = parts.map(Iterator::collect).collect();
+        assert!(parts.iter().all(|part| part.len() == whole.len()));
+        for (number, batch) in whole.iter().enumerate() {
+            for (list, expected) in batch.iter().enumerate() {
+                let parts = parts.iter().map(|of| of[number][list].clone());
+                assert_eq!(parts.collect::<Vec<_>>().concat(), *expected);
+            }
+        }
+    }
+    assert!(batches().of_rank(0, 6).is_err());
+}
+
 model! {
     struct Net<vocab = 50, d_model = 8>;
 

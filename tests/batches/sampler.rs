@@ -96,6 +96,37 @@ fn a_resumed_sampler_goes_on_with_the_same_batches() {
     }
 }
 
+/// More ranks than rows in the last batch of an epoch, among others.
+#[test]
+fn the_parts_of_the_ranks_are_the_batches_of_one_process() {
+    let lengths: Vec<usize> = (0..22).map(|i| i * 31 % 17).collect();
+    let sampler = || {
+        let sampler = BatchSampler::by_length(lengths.clone(), 5).unwrap();
+        sampler.window(2).shuffled(9).epochs(2)
+    };
+    let at = Position { epoch: 0, batch: 2 };
+    let whole: Vec<_> = sampler().at(at).collect();
+    assert_eq!(whole.len(), 8);
+    for ranks in 1..=5 {
+        let of = |rank| sampler().of_rank(rank, ranks).unwrap().at(at);
+        let parts: Vec<Vec<_>> = (0..ranks).map(|rank| of(rank).collect()).collect();
+        for (number, batch) in whole.iter().enumerate() {
+            let parts = parts.iter().map(|of| of[number].clone());
+            let parts: Vec<_> = parts.collect();
+            assert_eq!(parts.concat(), *batch);
+            let mut lens = parts.iter().map(Vec::len);
+            assert!(lens.all(|len| len.abs_diff(batch.len() / ranks) <= 1));
+        }
+        let mut first = of(ranks - 1);
+        first.by_ref().take(5).for_each(drop);
+        assert_eq!(first.position(), Position { epoch: 1, batch: 2 });
+    }
+    assert!(matches!(
+        sampler().of_rank(0, 6),
+        Err(DataError::Ranks { batch: 5, ranks: 6 })
+    ));
+}
+
 #[test]
 fn no_texts_have_no_batches() {
     assert_eq!(BatchSampler::new(0, 3).unwrap().endless().next(), None);

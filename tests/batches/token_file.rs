@@ -30,6 +30,31 @@ fn what_is_written_is_read_from_any_place() {
     }
 }
 
+/// Files of several reads, which differ in one token, in their length or in their width.
+#[test]
+fn a_checksum_is_of_all_tokens_and_their_width() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str, width, tokens: &[usize]| {
+        let path = folder.path().join(name);
+        TokenFile::write(&path, width, tokens.iter().copied()).unwrap();
+        TokenFile::open(path, width).unwrap().checksum().unwrap()
+    };
+    let tokens: Vec<usize> = (0..50_000).collect();
+    let expected = of("one", TokenWidth::U16, &tokens);
+    assert_eq!(of("other", TokenWidth::U16, &tokens), expected);
+    for index in [0, 16_383, 16_384, 49_999] {
+        let mut other = tokens.clone();
+        other[index] ^= 1;
+        assert_ne!(of("token", TokenWidth::U16, &other), expected, "{index}");
+    }
+    assert_ne!(of("len", TokenWidth::U16, &tokens[..49_999]), expected);
+    // The same bytes.
+    let [halves, words]: [&[usize]; 2] = [&[1, 0, 2, 0], &[1, 2]];
+    let [halves, words] = [(TokenWidth::U16, halves), (TokenWidth::U32, words)]
+        .map(|(width, tokens)| of("width", width, tokens));
+    assert_ne!(halves, words);
+}
+
 /// `np.array([1, 258, 65535], dtype=np.uint16).tofile("text.bin")`
 #[test]
 fn the_bytes_are_those_of_numpy() {

@@ -4,8 +4,8 @@ use attn::{
     dfdx::prelude::*,
     model,
     train::{
-        AdamWConfig, Collective, CollectiveError, NonFinite, SgdConfig, Threads, TrainError,
-        Trainer, UpdateError,
+        AdamWConfig, Algorithm, Collective, CollectiveError, Counted, NonFinite, SgdConfig,
+        Threads, TrainError, Trainer, UpdateError,
     },
 };
 
@@ -122,6 +122,90 @@ fn settings_that_differ() {
                 "rank 1 has other settings than rank 0: give all trainers the same settings, learning rates and step"
             );
         }
+    }
+}
+
+/// Every setting of an algorithm, and those of a group of parameters alone.
+#[test]
+fn settings_of_the_optimizer_that_differ() {
+    fn errors<A: Algorithm>(
+        make: impl Fn(usize) -> Trainer<Line<f64, Cpu>, A> + Sync,
+    ) -> Vec<String> {
+        let ends = Threads::run(2, |rank| {
+            let mut trainer = make(rank.rank()).across(rank);
+            trainer.step(line(1.0)).unwrap_err().to_string()
+        });
+        ends.into_iter().map(Result::unwrap).collect()
+    }
+    let model = || Cpu::seed_from_u64(1).build_module::<Line, f64>();
+    let settings: [fn(&mut AdamWConfig); 4] = [
+        |config| config.lr *= 1.0 + f64::EPSILON,
+        |config| config.betas[1] = 0.9,
+        |config| config.epsilon = 1e-6,
+        |config| config.weight_decay = 0.5,
+    ];
+    let mut all = Vec::new();
+    for set in settings {
+        all.push(errors(|rank| {
+            let mut config = AdamWConfig::default();
+            if rank == 1 {
+                set(&mut config);
+            }
+            model().trainer(config)
+        }));
+        all.push(errors(|rank| {
+            let trainer = model().trainer(AdamWConfig::default());
+            trainer.group("*bias", move |config| {
+                if rank == 1 {
+                    set(config);
+                }
+            })
+        }));
+    }
+    all.push(errors(|rank| {
+        let momentum = rank as f64 / 2.0;
+        model().trainer(SgdConfig {
+            momentum,
+            ..SgdConfig::default()
+        })
+    }));
+    for error in all.into_iter().flatten() {
+        assert!(
+            error.starts_with("rank 1 has other settings than rank 0"),
+            "{error}"
+        );
+    }
+}
+
+/// A batch without targets changes nothing on any rank, and all go on. The loss of no targets may be a number on some of them.
+#[test]
+fn a_batch_without_targets_ends_no_rank() {
+    let steps = |ranks: usize, fails: bool| {
+        let ends = Threads::run(ranks, |rank| {
+            let own = rank.rank();
+            let model = Cpu::seed_from_u64(1).build_module::<Line, f64>();
+            let mut trainer = model.trainer(SgdConfig::default()).across(rank);
+            let none = |number| Counted {
+                batch: line(number),
+                count: 0,
+            };
+            let nan_on = |rank: usize| none(if own == rank { f64::NAN } else { 1.0 });
+            for rank in (0..ranks).filter(|_| fails) {
+                let error = trainer.step(nan_on(rank)).unwrap_err();
+                assert!(
+                    matches!(error, TrainError::EmptyBatch { step: 1 }),
+                    "{error}"
+                );
+            }
+            let first = trainer.step(none(2.0)).unwrap();
+            [first, trainer.step(line(1.0)).unwrap()]
+        });
+        let ends: Vec<_> = ends.into_iter().map(Result::unwrap).collect();
+        assert!(ends.iter().all(|steps| *steps == ends[0]));
+        ends[0]
+    };
+    for ranks in 1..=3 {
+        assert_eq!(steps(ranks, true), steps(ranks, false));
     }
 }
 

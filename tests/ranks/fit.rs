@@ -225,12 +225,56 @@ fn rank_0_alone_records() {
     });
     let page = pages.into_iter().next().unwrap().unwrap();
     for rank in 0..3 {
-        assert!(page.contains(&format!("sent by rank {rank}")), "{page}");
+        for row in ["sent by", "waiting of"] {
+            assert!(page.contains(&format!("{row} rank {rank}")), "{page}");
+        }
     }
     assert!(!page.contains("sent by rank 3"));
     let records = Metrics::read(folder.path().join("metrics.jsonl")).unwrap();
     assert_eq!(Record::series(&records, "train_loss").len(), 8);
     assert_eq!(Record::series(&records, "validation_loss").len(), 3);
+}
+
+/// Two runs of one trainer, each of which counts from its own beginning.
+#[test]
+fn a_run_says_what_each_rank_has_sent_and_how_long_it_has_waited() {
+    let runs = Threads::run(3, |rank| {
+        let mut trainer = trainer(rank);
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            let batches = batches(&trainer, 0);
+            let before = (trainer.bytes_sent(), trainer.waited());
+            let mut events = Vec::new();
+            trainer
+                .fit(config(4))
+                .observe(|_, event| {
+                    if let FitEvent::Rank {
+                        rank,
+                        bytes_sent,
+                        waited,
+                    } = event
+                    {
+                        assert_eq!(rank, events.len());
+                        events.push((bytes_sent, waited));
+                    }
+                    Ok::<_, String>(())
+                })
+                .run(batches, &mut FitState::default())
+                .unwrap();
+            let sent = trainer.bytes_sent() - before.0;
+            runs.push(((sent, trainer.waited() - before.1), events));
+        }
+        runs
+    });
+    let runs: Vec<_> = runs.into_iter().map(Result::unwrap).collect();
+    for (number, (_, events)) in runs[0].iter().enumerate() {
+        assert_eq!(events.len(), 3);
+        for (rank, (bytes_sent, waited)) in events.iter().enumerate() {
+            let (most_sent, longest) = runs[rank][number].0;
+            assert!((1..=most_sent).contains(bytes_sent));
+            assert!(!waited.is_zero() && *waited <= longest);
+        }
+    }
 }
 
 #[test]

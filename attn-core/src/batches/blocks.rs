@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use dfdx::tensor::{Tensor, TensorFromVec};
 
-use super::{BatchError, DataError, Tokens, at_least_one, ids};
+use super::{BatchError, DataError, Tokens, at_least_one, ids, share::Share};
 use crate::random::{Subject, Words};
 
 /// `[batch, seq]`.
@@ -85,8 +85,7 @@ pub struct RandomBlocks<T, D> {
     seed: u64,
     device: D,
     position: u64,
-    /// The blocks of each batch that are read.
-    rows: Range<usize>,
+    share: Share,
 }
 
 impl<T: Tokens, D: TensorFromVec<usize>> RandomBlocks<T, D> {
@@ -102,7 +101,7 @@ impl<T: Tokens, D: TensorFromVec<usize>> RandomBlocks<T, D> {
             seed,
             device: device.clone(),
             position: 0,
-            rows: 0..shape.0,
+            share: Share::ALL,
         })
     }
 
@@ -131,12 +130,7 @@ impl<T: Tokens, D: TensorFromVec<usize>> RandomBlocks<T, D> {
     /// If there is no such rank.
     #[doc(alias("DistributedSampler", "num_replicas"))]
     pub fn of_rank(mut self, rank: usize, ranks: usize) -> Result<Self, DataError> {
-        assert!(rank < ranks, "there is no rank {rank} of {ranks}");
-        let (batch, _) = self.shape;
-        if batch < ranks {
-            return Err(DataError::Ranks { batch, ranks });
-        }
-        self.rows = batch * rank / ranks..batch * (rank + 1) / ranks;
+        self.share = Share::new(rank, ranks, self.shape.0)?;
         Ok(self)
     }
 
@@ -167,7 +161,7 @@ impl<T: Tokens, D: TensorFromVec<usize>> Iterator for RandomBlocks<T, D> {
         let mut words = Words::new(self.seed, Subject::Blocks, self.position);
         let places = self.tokens.len() - seq;
         let starts: Vec<_> = (0..batch).map(|_| words.below(places)).collect();
-        let starts = starts[self.rows.clone()].iter().copied();
+        let starts = starts[self.share.of(batch)].iter().copied();
         self.position += 1;
         Some(TokenBatch::read(&self.tokens, starts, seq, &self.device))
     }

@@ -1,5 +1,7 @@
 //! Passes over the texts of a list.
 
+use super::share::Share;
+
 /// Where an iterator over epochs stands: two numbers to save with a checkpoint, `<[u64; 2]>::from(position)`.
 ///
 /// ```
@@ -37,21 +39,23 @@ impl From<[u64; 2]> for Position {
 
 /// An iterator over the batches of epochs, each of which has a plan that is a function of its number.
 #[derive(Clone, Debug)]
-pub(super) struct Epochs<Batch> {
+pub(super) struct Epochs<Row> {
     pub(super) position: Position,
     /// `None` is no end.
     pub(super) count: Option<u64>,
     /// The batches of the epoch of the position.
-    plan: Option<Vec<Batch>>,
+    plan: Option<Vec<Vec<Row>>>,
+    pub(super) share: Share,
 }
 
-impl<Batch> Epochs<Batch> {
+impl<Row> Epochs<Row> {
     /// One epoch.
     pub(super) fn new() -> Self {
         Self {
             position: Position::default(),
             count: Some(1),
             plan: None,
+            share: Share::ALL,
         }
     }
 
@@ -65,8 +69,8 @@ impl<Batch> Epochs<Batch> {
         self.plan = None;
     }
 
-    /// The next batch, and whether there is one.
-    pub(super) fn next(&mut self, plan: impl Fn(u64) -> Vec<Batch>) -> Option<&Batch> {
+    /// The own rows of the next batch, if there is one.
+    pub(super) fn next(&mut self, plan: impl Fn(u64) -> Vec<Vec<Row>>) -> Option<&[Row]> {
         loop {
             let Position { epoch, batch } = self.position;
             if self.count.is_some_and(|count| epoch >= count) {
@@ -87,13 +91,43 @@ impl<Batch> Epochs<Batch> {
         }
         let batch = self.position.batch as usize;
         self.position.batch += 1;
-        self.plan.as_ref().and_then(|plan| plan.get(batch))
+        let batch = self.plan.as_ref()?.get(batch)?;
+        Some(&batch[self.share.of(batch.len())])
     }
 }
 
 /// The methods of an iterator over epochs.
 macro_rules! epochs {
-    () => {
+    ($($batch_size:tt)*) => {
+        /// The part of each batch that a rank of several has. All ranks together have the batches of one process, in the order of the ranks, however
+        /// many of them there are; a [`position`](Self::position) is of all of them, too.
+        ///
+        /// The last batch of an epoch may have fewer rows than ranks. Some of them have an empty part then, which a
+        /// [trainer](crate::train::Trainer::across) takes as it takes the others; [`drop_last`](Self::drop_last) leaves the batch out.
+        ///
+        /// ```
+        /// use attn::batches::BatchSampler;
+        ///
+        /// let all = || BatchSampler::new(7, 3);
+        /// assert!(all()?.eq([vec![0, 1, 2], vec![3, 4, 5], vec![6]]));
+        /// assert!(all()?.of_rank(0, 2)?.eq([vec![0], vec![3], vec![]]));
+        /// assert!(all()?.of_rank(1, 2)?.eq([vec![1, 2], vec![4, 5], vec![6]]));
+        /// # Ok::<(), attn::batches::DataError>(())
+        /// ```
+        ///
+        /// PyTorch: `DistributedSampler(num_replicas=ranks, rank=rank)`.
+        ///
+        /// # Errors
+        /// [`DataError::Ranks`] if there are more ranks than rows in a full batch.
+        ///
+        /// # Panics
+        /// If there is no such rank.
+        #[doc(alias("DistributedSampler", "num_replicas"))]
+        pub fn of_rank(mut self, rank: usize, ranks: usize) -> Result<Self, DataError> {
+            self.epochs.share = Share::new(rank, ranks, self.$($batch_size)*)?;
+            Ok(self)
+        }
+
         /// Another order in every epoch, which the seed decides.
         pub fn shuffled(mut self, seed: u64) -> Self {
             self.seed = Some(seed);

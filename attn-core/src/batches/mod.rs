@@ -40,6 +40,7 @@ mod error;
 mod pack;
 mod pad;
 mod sampler;
+mod share;
 mod token_file;
 mod width;
 

@@ -8,6 +8,7 @@ use super::{
     BatchError, DataError, Position, at_least_one,
     epochs::{Epochs, epochs},
     ids,
+    share::Share,
 };
 use crate::random::{Subject, Words};
 
@@ -63,7 +64,7 @@ pub struct PackedBatches<'a, T, D> {
     seed: Option<u64>,
     drop_last: bool,
     device: D,
-    epochs: Epochs<Vec<Row>>,
+    epochs: Epochs<Row>,
 }
 
 /// The parts of texts in a row.
@@ -104,7 +105,7 @@ impl<'a, T: AsRef<[usize]>, D: TensorFromVec<usize>> PackedBatches<'a, T, D> {
         self
     }
 
-    epochs!();
+    epochs!(shape.0);
 
     /// The batches of an epoch.
     fn plan(&self, epoch: u64) -> Vec<Vec<Row>> {

@@ -3,6 +3,7 @@
 use super::{
     DataError, Position, at_least_one,
     epochs::{Epochs, epochs},
+    share::Share,
 };
 use crate::random::{Subject, Words};
 
@@ -39,7 +40,7 @@ pub struct BatchSampler {
     lengths: Option<Vec<usize>>,
     window: usize,
     drop_last: bool,
-    epochs: Epochs<Vec<usize>>,
+    epochs: Epochs<usize>,
 }
 
 impl BatchSampler {
@@ -82,7 +83,7 @@ impl BatchSampler {
         self
     }
 
-    epochs!();
+    epochs!(size);
 
     /// The number of batches of an epoch.
     pub fn batches(&self) -> usize {
@@ -118,7 +119,7 @@ impl Iterator for BatchSampler {
     fn next(&mut self) -> Option<Vec<usize>> {
         // The plan reads the settings, and the epochs change.
         let mut epochs = std::mem::replace(&mut self.epochs, Epochs::new());
-        let batch = epochs.next(|epoch| self.plan(epoch)).cloned();
+        let batch = epochs.next(|epoch| self.plan(epoch)).map(Vec::from);
         self.epochs = epochs;
         batch
     }

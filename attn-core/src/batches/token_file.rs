@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    hash::{DefaultHasher, Hasher},
     io,
     path::{Path, PathBuf},
 };
@@ -178,6 +179,50 @@ impl TokenFile {
     pub fn width(&self) -> TokenWidth {
         self.width
     }
+
+    /// A hash of the width and of all tokens, which takes about a second for each gigabyte and little memory: for
+    /// [`Fit::agree`](crate::train::Fit::agree), by which ranks check before the first step that their machines have the same files. It is
+    /// the same on all machines that run this program, and may be another one in the next version: it is not for files.
+    ///
+    /// ```
+    /// use attn::{batches::{TokenFile, TokenWidth}, prelude::*, train::{AdamWConfig, FitConfig}};
+    /// # model! {
+    /// #     struct Net<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(forward(x)) }
+    /// # }
+    /// # let mut trainer = Cpu::default().build_module::<Net, f32>().trainer(AdamWConfig::default());
+    /// # let path = std::env::temp_dir().join("attn_checksum.bin");
+    /// # TokenFile::write(&path, TokenWidth::U16, 0..1000)?;
+    /// let text = TokenFile::open(&path, TokenWidth::U16)?;
+    /// let fit = trainer.fit(FitConfig::default()).agree("data", &text.checksum()?);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if the file cannot be read.
+    #[doc(alias("hash", "fingerprint"))]
+    pub fn checksum(&self) -> Result<u64, DataError> {
+        let size = self.width.bytes();
+        let mut hasher = DefaultHasher::new();
+        hasher.write_usize(size);
+        let mut bytes = vec![0; AT_ONCE * size];
+        for at in (0..self.len).step_by(AT_ONCE) {
+            let bytes = &mut bytes[..AT_ONCE.min(self.len - at) * size];
+            self.read_bytes(bytes, at as u64 * size as u64)?;
+            hasher.write(bytes);
+        }
+        Ok(hasher.finish())
+    }
+
+    fn read_bytes(&self, bytes: &mut [u8], offset: u64) -> Result<(), DataError> {
+        read_at(&self.file, bytes, offset).map_err(|error| DataError::Io {
+            path: self.path.clone(),
+            action: "read",
+            error,
+        })
+    }
 }
 
 impl Tokens for TokenFile {
@@ -194,11 +239,7 @@ impl Tokens for TokenFile {
         let mut offset = at as u64 * size as u64;
         for part in to.chunks_mut(AT_ONCE) {
             let bytes = &mut bytes[..part.len() * size];
-            read_at(&self.file, bytes, offset).map_err(|error| DataError::Io {
-                path: self.path.clone(),
-                action: "read",
-                error,
-            })?;
+            self.read_bytes(bytes, offset)?;
             for (token, bytes) in part.iter_mut().zip(bytes.chunks_exact(size)) {
                 let digits = bytes.iter().rev();
                 *token = digits.fold(0, |number, byte| number << 8 | usize::from(*byte));

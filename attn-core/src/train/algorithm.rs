@@ -1,17 +1,20 @@
 //! The algorithms of optimizers.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Debug};
 
 use super::ParameterInfo;
 use crate::Element;
 
 /// An algorithm that updates parameters by their gradients, with its settings. An [`Optimizer`](super::Optimizer) applies it to a model.
 ///
+/// Its `Debug` shows all settings: [ranks](super::Trainer::across) compare them by it.
+///
 /// ```
 /// use attn::{Element, dfdx::prelude::*, train::{Algorithm, InvalidSetting, List, Optimizer, ParameterInfo, Update}};
 /// use std::collections::BTreeMap;
 ///
 /// /// Gradient descent by the sign of the gradient. Bernstein et al., "signSGD" (2018).
+/// #[derive(Debug)]
 /// struct SignSgd {
 ///     lr: f64,
 /// }
@@ -50,7 +53,7 @@ use crate::Element;
 /// assert_eq!(model.array(), [0.75, -0.75]);
 /// # Ok::<(), attn::train::UpdateError<CpuError>>(())
 /// ```
-pub trait Algorithm: Sync {
+pub trait Algorithm: Debug + Sync {
     /// Its name, for errors.
     const NAME: &'static str;
 

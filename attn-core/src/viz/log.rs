@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{
@@ -20,7 +21,8 @@ use crate::train::{FitEvent, FitState, StepReport};
 /// | each step | `train_loss`, `learning_rate`, `gradient_norm` |
 /// | each evaluation | `validation_loss`, and other measured numbers by their names |
 ///
-/// Of several ranks, rank 0 alone is told, prints and writes; the table of the report has the bytes that each rank has sent.
+/// Of several ranks, rank 0 alone is told, prints and writes; the table of the report has the bytes that each rank has sent, and the
+/// time that it has waited for others.
 ///
 /// Lines are on the disk before a checkpoint is saved. A resumed run drops those after its step, and its file is then the same, byte by
 /// byte, as that of an uninterrupted run.
@@ -61,8 +63,8 @@ pub struct TrainingLog {
     baselines: Vec<(String, f64)>,
     /// The numbers that were measured after the last step.
     measured: (u64, Vec<&'static str>),
-    /// The bytes that each rank has sent, of several.
-    sent: Vec<u64>,
+    /// The bytes that each rank has sent, of several, and the time that it has waited.
+    ranks: Vec<(u64, Duration)>,
 }
 
 const FILE: &str = "metrics.jsonl";
@@ -118,7 +120,7 @@ impl TrainingLog {
             title: "Loss".into(),
             baselines: Vec::new(),
             measured: (state.step, Vec::new()),
-            sent: Vec::new(),
+            ranks: Vec::new(),
         })
     }
 
@@ -190,7 +192,9 @@ impl TrainingLog {
             // After a crash of the machine no checkpoint is newer than the lines.
             FitEvent::Saving => self.metrics()?.sync()?,
             FitEvent::Saved => {}
-            FitEvent::Rank { bytes_sent, .. } => self.sent.push(bytes_sent),
+            FitEvent::Rank {
+                bytes_sent, waited, ..
+            } => self.ranks.push((bytes_sent, waited)),
         }
         self.progress.pause();
         Ok(())
@@ -318,9 +322,11 @@ impl TrainingLog {
             let seconds = self.progress.elapsed().as_secs();
             rows.push(("time of this run".into(), minutes(seconds)));
         }
-        for (rank, bytes) in self.sent.iter().enumerate() {
+        for (rank, (bytes, waited)) in self.ranks.iter().enumerate() {
             let sent = format!("{:.1} MB", *bytes as f64 / 1e6);
             rows.push((format!("sent by rank {rank}"), sent));
+            let waited = format!("{:.1} s", waited.as_secs_f64());
+            rows.push((format!("waiting of rank {rank}"), waited));
         }
         Ok(rows)
     }

@@ -3,7 +3,7 @@
 mod ranks;
 mod run;
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
 use ranks::Next;
 pub use run::{Fit, FitFailure};
@@ -218,6 +218,8 @@ pub enum FitEvent {
         rank: usize,
         /// The bytes that it sent to the others, in this run of the program.
         bytes_sent: u64,
+        /// The [time](Collective::waited) in which it had nothing to do but to wait for the others, in this run of the program.
+        waited: Duration,
     },
 }
 
@@ -366,7 +368,7 @@ where
 {
     let mut batches = batches.into_iter();
     ranks::check(learner.collective(), config, state)?;
-    let sent = learner.collective().map_or(0, |ranks| ranks.bytes_sent());
+    let before = ranks::Done::of(learner.collective());
     let started = observe(state, FitEvent::Started(config)).map_err(FitError::Failed)?;
     if ranks::any(learner.collective(), started.is_break())? {
         return Ok(FitEnd::Stopped);
@@ -427,7 +429,7 @@ where
     } else if saved != state.step {
         let _ = save::<L, Batch>(learner, state, &mut observe)?;
     }
-    for event in ranks::events(learner.collective(), sent)? {
+    for event in ranks::events(learner.collective(), before)? {
         let _ = observe(state, event).map_err(FitError::Failed)?;
     }
     Ok(end)

@@ -1,5 +1,7 @@
 //! What several ranks agree on between their steps. One rank alone agrees with itself.
 
+use std::time::Duration;
+
 use super::{FitConfig, FitError, FitEvent, FitState};
 use crate::train::{Collective, CollectiveError};
 
@@ -82,16 +84,35 @@ pub(super) fn agree<Error>(
     }
 }
 
-/// What each rank has done since it had sent so many bytes.
-pub(super) fn events(ranks: Ranks<'_>, sent: u64) -> Result<Vec<FitEvent>, CollectiveError> {
+/// What this rank has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Done {
+    bytes_sent: u64,
+    waited: Duration,
+}
+
+impl Done {
+    pub(super) fn of(ranks: Ranks<'_>) -> Self {
+        ranks.map_or_else(Self::default, |ranks| Self {
+            bytes_sent: ranks.bytes_sent(),
+            waited: ranks.waited(),
+        })
+    }
+}
+
+/// What each rank has done since then.
+pub(super) fn events(ranks: Ranks<'_>, before: Done) -> Result<Vec<FitEvent>, CollectiveError> {
     let Some(ranks) = ranks else {
         return Ok(Vec::new());
     };
-    let sent = ranks.bytes_sent() - sent;
-    let all = ranks.gather_numbers(&[sent as f64])?.into_iter();
+    let now = Done::of(Some(&mut *ranks));
+    let sent = now.bytes_sent - before.bytes_sent;
+    let waited = now.waited.saturating_sub(before.waited).as_nanos();
+    let all = ranks.gather_numbers(&[sent as f64, waited as f64])?;
     let event = |(rank, of): (usize, Vec<f64>)| FitEvent::Rank {
         rank,
         bytes_sent: of[0] as u64,
+        waited: Duration::from_nanos(of[1] as u64),
     };
-    Ok(all.enumerate().map(event).collect())
+    Ok(all.into_iter().enumerate().map(event).collect())
 }

@@ -413,7 +413,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// unless such steps are [skipped](NonFinite::Skip); [`TrainError::Update`] if a pattern has no parameter, or all parameters are
     /// [frozen](Self::freeze). Nothing has changed then.
     ///
-    /// Of several [ranks](Self::across), the loss is that of the part of this one: NaN if it has no targets. A rank whose batch is an error ends all ranks.
+    /// Of several [ranks](Self::across), the loss is that of the part of this one: NaN if it has no targets. [`TrainError::EmptyBatch`] is of
+    /// a batch in which no rank has any, and all have the error and go on. Another error of a rank ends all ranks.
     #[doc(alias("gradient_accumulation_steps", "backward"))]
     pub fn accumulate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let done = self.accumulate_part(batch, false);
@@ -467,7 +468,13 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         );
         let loss: Tensor<_, _, _, StepTape> = batch.loss(&self.model, operation)?;
         let loss = number_of(&loss.split_tape().0);
-        if targets == 0 && loss.is_nan() && self.non_finite == NonFinite::Stop {
+        let mut has_no_loss = targets == 0 && loss.is_nan();
+        if let (0, Some(across)) = (targets, &mut self.across) {
+            // The parts of the other ranks may have a number, and no rank goes on without them.
+            let [count] = across.sum([f64::from(u8::from(has_no_loss))])?;
+            has_no_loss = count > 0.0;
+        }
+        if has_no_loss && self.non_finite == NonFinite::Stop {
             return Err(TrainError::EmptyBatch { step });
         }
         if let Some(derivative) = derived.take() {

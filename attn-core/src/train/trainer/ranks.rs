@@ -25,6 +25,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// all parameters: from the first batch on those of rank 0, whatever the models of the others begin with.
     /// [`gather_state`](Self::gather_state) gives them all lists, for a checkpoint. Whatever else changes the trainer, such as
     /// [`load`](Self::load), [`set_frozen`](Self::set_frozen) and [`model_mut`](Self::model_mut), is done on all ranks in the same way.
+    /// Before the first step all ranks compare the program, the model, what is frozen, the settings of the trainer and those of the optimizer for each
+    /// parameter: [`CollectiveError::Differs`](super::CollectiveError::Differs). A [`schedule`](Self::schedule) is a function, which is not compared.
+    ///
     /// Batches that were accumulated before are forgotten. Where a trainer leaves ranks for others, all of those it leaves do so, as they
     /// [gather](Self::gather_state) their state; if one does not, the next batch is [`TrainError::Share`].
     ///
@@ -153,8 +156,53 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         }
     }
 
-    /// The ranks, if there are several.
-    pub(crate) fn collective(&mut self) -> Option<&mut dyn Collective> {
+    /// The [ranks](Self::across), if there are several: to add up numbers of all, to wait until all are there, to end the others.
+    ///
+    /// All ranks call the same operations in the same order, and between two steps: one that leaves out an operation, as in
+    /// `if trainer.rank() == 0`, is an error of all that names it. [`fail`](Collective::fail) alone is of one rank: it ends the others, which
+    /// would wait for one that goes no further.
+    ///
+    /// ```
+    /// use attn::{prelude::*, train::{Collective, SgdConfig, Threads, TrainError}};
+    /// # model! {
+    /// #     struct Net<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(forward(x)) }
+    /// # }
+    ///
+    /// let ends = Threads::run(2, |ranks| {
+    ///     let dev = Cpu::default();
+    ///     let mut trainer = dev.build_module::<Net, f32>().trainer(SgdConfig::default()).across(ranks);
+    ///     let x: Tensor<Rank2<4, 2>, f32, _> = dev.sample_normal();
+    ///     trainer.step(x)?;
+    ///
+    ///     // The examples of all ranks; the ones of this rank, without others.
+    ///     let mut examples = 4.0;
+    ///     if let Some(ranks) = trainer.collective() {
+    ///         examples = ranks.sum(&[examples])?[0];
+    ///     }
+    ///     assert_eq!(examples, 8.0);
+    ///
+    ///     // One rank writes; if it cannot, the others end, too.
+    ///     let written = match trainer.rank() {
+    ///         0 => std::fs::write("/no/such/folder/loss.txt", "1.0"),
+    ///         _ => Ok(()),
+    ///     };
+    ///     if let Some(ranks) = trainer.collective() {
+    ///         match &written {
+    ///             Err(error) => ranks.fail(&error.to_string()),
+    ///             Ok(()) => ranks.barrier()?,
+    ///         }
+    ///     }
+    ///     Ok::<_, TrainError<CpuError>>(())
+    /// });
+    /// let error = ends.into_iter().nth(1).unwrap().expect("no rank panics").unwrap_err().to_string();
+    /// assert!(error.starts_with("rank 0 has failed"), "{error}");
+    /// ```
+    ///
+    /// PyTorch: the functions of `torch.distributed`, such as `dist.all_reduce`.
+    #[doc(alias("all_reduce", "barrier", "torch.distributed", "process_group"))]
+    pub fn collective(&mut self) -> Option<&mut dyn Collective> {
         self.across.as_mut().map(Across::collective_mut)
     }
 
@@ -195,11 +243,14 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         }
     }
 
-    /// Tells the other ranks of an error that they may not have, so that they do not wait for this one. A step that is not finite is so on
-    /// all of them, which go on.
+    /// Tells the other ranks of an error that they may not have, so that they do not wait for this one. A step that is not finite, or has no
+    /// targets, is so on all of them, which go on.
     pub(in crate::train) fn tell_ranks<T>(&mut self, done: &Result<T, TrainError<ErrOf<M>>>) {
         if let (Err(error), Some(across)) = (done, &mut self.across)
-            && !matches!(error, TrainError::NotFinite { .. } | TrainError::NoBatch)
+            && !matches!(
+                error,
+                TrainError::NotFinite { .. } | TrainError::EmptyBatch { .. } | TrainError::NoBatch
+            )
         {
             across.fail(&error.to_string());
         }
@@ -214,14 +265,15 @@ pub(super) fn describe<M: Trainable, A: Algorithm>(
 ) -> Description {
     let choices = optimizer.choices(model);
     let mut parameters = String::from(std::any::type_name::<M>());
+    let step = optimizer.state.step;
+    let mut settings = format!("{} {step} {of_trainer:?}\n", A::NAME);
     let Ok(()) = for_each(model, |path, parameter| {
         let dims = parameter.dims();
-        parameters += &format!("{} {dims:?} {:?}\n", path.name, choices.of(parameter.id()));
+        let choice = choices.of(parameter.id());
+        parameters += &format!("{} {dims:?} {choice:?}\n", path.name);
+        optimizer.with_settings(choice, |of| settings += &format!("{of:?}\n"));
         Ok::<_, Infallible>(())
     });
-    let step = optimizer.state.step;
-    let lr = optimizer.config.lr(step.saturating_add(1));
-    let settings = format!("{} {step} {lr:?} {of_trainer:?}", A::NAME);
     Description {
         model: parameters,
         settings,

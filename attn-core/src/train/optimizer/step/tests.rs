@@ -105,7 +105,7 @@ fn updates_have_the_same_bits_for_any_number_of_threads_and_parameters_at_a_time
 }
 
 /// Records what it is called with: names, starts and lengths.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Recorded<'a> {
     is_elementwise: bool,
     parts: &'a Mutex<Vec<(String, usize, usize)>>,
@@ -181,6 +181,7 @@ fn other_updates_are_of_whole_parameters() {
 }
 
 /// Each update waits for another one on another thread.
+#[derive(Debug)]
 struct Meeting<'a> {
     is_elementwise: bool,
     inside: &'a AtomicUsize,

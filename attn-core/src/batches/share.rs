@@ -1,0 +1,32 @@
+//! The part of a rank in each batch.
+
+use std::ops::Range;
+
+use super::DataError;
+
+/// Which rows of each batch a rank of several has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    rank: usize,
+    ranks: usize,
+}
+
+impl Share {
+    /// All of them.
+    pub(super) const ALL: Self = Self { rank: 0, ranks: 1 };
+
+    /// Those of a rank, in full batches of this number of rows.
+    pub(super) fn new(rank: usize, ranks: usize, batch: usize) -> Result<Self, DataError> {
+        assert!(rank < ranks, "there is no rank {rank} of {ranks}");
+        match batch < ranks {
+            true => Err(DataError::Ranks { batch, ranks }),
+            false => Ok(Self { rank, ranks }),
+        }
+    }
+
+    /// Those of a batch with this number of rows, which may be fewer than ranks. All ranks together have each row once, in their order.
+    pub(super) fn of(self, rows: usize) -> Range<usize> {
+        let place = |rank: usize| (rows as u128 * rank as u128 / self.ranks as u128) as usize;
+        place(self.rank)..place(self.rank + 1)
+    }
+}
