@@ -209,7 +209,7 @@ mod tests {
                 for (rank, load) in loads.iter_mut().enumerate() {
                     let range = shards.range(index, rank);
                     assert_eq!(range.start, end);
-                    assert!(range.end % UNIT == 0 || range.end == *len);
+                    assert!(range.end.is_multiple_of(UNIT) || range.end == *len);
                     end = range.end;
                     *load += range.len().div_ceil(UNIT);
                 }
