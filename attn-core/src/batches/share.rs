@@ -15,7 +15,7 @@ impl Share {
     /// All of them.
     pub(super) const ALL: Self = Self { rank: 0, ranks: 1 };
 
-    /// Those of a rank, in full batches of this number of rows.
+    /// The rows of a rank, where a full batch has this number of rows.
     pub(super) fn new(rank: usize, ranks: usize, batch: usize) -> Result<Self, DataError> {
         assert!(rank < ranks, "there is no rank {rank} of {ranks}");
         match batch < ranks {
@@ -24,7 +24,7 @@ impl Share {
         }
     }
 
-    /// Those of a batch with this number of rows, which may be fewer than ranks. All ranks together have each row once, in their order.
+    /// The rows of this rank in a batch with this number of rows, which may be fewer than ranks. All ranks together have each row once, in their order.
     pub(super) fn of(self, rows: usize) -> Range<usize> {
         let place = |rank: usize| (rows as u128 * rank as u128 / self.ranks as u128) as usize;
         place(self.rank)..place(self.rank + 1)

@@ -27,7 +27,7 @@ impl FinishedSlots {
     }
 }
 
-/// What is known of finished gradients, and who hears of it.
+/// The gradients that are finished so far, and the watch that hears of each.
 pub(super) struct Finished<G> {
     slots: FinishedSlots,
     watch: Option<Box<dyn Watch<G>>>,

@@ -183,7 +183,7 @@ struct Gradient<E> {
 
 #[derive(Debug)]
 enum Memory<E> {
-    /// That of a tape, or of a gradient that a trainer does not want. It is allocated by the first access.
+    /// A vector of its own, for a gradient of a tape, or one that a trainer does not want. The first access allocates it.
     Own { numbers: Vec<E>, len: usize },
     /// A range of the buffer.
     Arena(Range<usize>),

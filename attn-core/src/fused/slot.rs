@@ -52,7 +52,7 @@ pub trait WantsGradient {
     }
 }
 
-/// What is done with a slot.
+/// A function that is called with each slot.
 pub type VisitSlot<'a> = &'a mut dyn FnMut(Slot);
 
 impl WantsGradient for Slot {

@@ -86,7 +86,7 @@ fn other(what: &str) -> String {
     }
 }
 
-/// What to do about it.
+/// The advice for a value that differs, by its name.
 fn advice(what: &str) -> &'static str {
     match what {
         "program" => "start the same executable file on all machines",

@@ -1,4 +1,4 @@
-//! What several ranks agree on between their steps. One rank alone agrees with itself.
+//! Several ranks agree between their steps. One rank alone agrees with itself.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) fn of_first<const N: usize>(
     Ok(std::array::from_fn(|index| all[0][index]))
 }
 
-/// What a rank does next.
+/// The next thing that a rank does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// It takes a step.
@@ -62,7 +62,7 @@ impl Next {
     }
 }
 
-/// What all ranks do after this step: they stop if one of them does.
+/// The next thing that all ranks do after this step: they stop if one of them does.
 pub(super) fn agree<Error>(
     ranks: Ranks<'_>,
     next: Next,
@@ -84,7 +84,7 @@ pub(super) fn agree<Error>(
     }
 }
 
-/// What this rank has done so far.
+/// The waiting and the bytes of this rank so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
     bytes_sent: u64,
@@ -100,7 +100,7 @@ impl Done {
     }
 }
 
-/// What each rank has done since then.
+/// The waiting and the bytes of each rank since then.
 pub(super) fn events(ranks: Ranks<'_>, before: Done) -> Result<Vec<FitEvent>, CollectiveError> {
     let Some(ranks) = ranks else {
         return Ok(Vec::new());

@@ -39,7 +39,7 @@ pub(super) struct Across {
     own: Option<Own>,
     /// How many buckets of gradients are exchanged since the last step.
     begun: usize,
-    /// Those of them whose messages have not been received.
+    /// The exchanges of those buckets whose messages have not been received.
     pending: VecDeque<Pending>,
 }
 
