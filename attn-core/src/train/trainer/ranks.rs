@@ -26,7 +26,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// [`gather_state`](Self::gather_state) gives them all lists, for a checkpoint. Whatever else changes the trainer, such as
     /// [`load`](Self::load), [`set_frozen`](Self::set_frozen) and [`model_mut`](Self::model_mut), is done on all ranks in the same way.
     /// Before the first step all ranks compare the program, the model, what is frozen, the settings of the trainer and those of the optimizer for each
-    /// parameter: [`CollectiveError::Differs`](super::CollectiveError::Differs). A [`schedule`](Self::schedule) is a function, which is not compared.
+    /// parameter: [`CollectiveError::Differs`](crate::train::CollectiveError::Differs). A [`schedule`](Self::schedule) is a function, which is not compared.
     ///
     /// Batches that were accumulated before are forgotten. Where a trainer leaves ranks for others, all of those it leaves do so, as they
     /// [gather](Self::gather_state) their state; if one does not, the next batch is [`TrainError::Share`].
