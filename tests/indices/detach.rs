@@ -72,6 +72,52 @@ detached! {
         let y = 2 * x + 1;
         softmax(z) * y + layer_norm(z)
     };
+    in_the_steps_of_a_scan {
+        let y = detach(tanh(x));
+        scan batch {
+            state h: [seq, d] = 0.5;
+            h = tanh(h * y + x);
+            yield h;
+        }
+    } as {
+        let y = tanh(c);
+        scan batch {
+            state h: [seq, d] = 0.5;
+            h = tanh(h * y + x);
+            yield h;
+        }
+    };
+    around_a_scan {
+        let y = detach(mean::<batch>(tanh(x)));
+        scan batch, keep = sqrt {
+            state h: [seq, d] = 0.5;
+            h = tanh(h * y + x);
+            yield h;
+        }
+    } as {
+        let y = mean::<batch>(tanh(c));
+        scan batch {
+            state h: [seq, d] = 0.5;
+            h = tanh(h * y + x);
+            yield h;
+        }
+    };
+    an_input_of_a_scan {
+        let y = detach(x);
+        let z = y as [other = batch, seq, d];
+        scan batch {
+            state h: [seq, d] = 0.5;
+            h = tanh(h * y + x * mean::<other>(z * h));
+            yield h;
+        }
+    } as {
+        let z = c as [other = batch, seq, d];
+        scan batch {
+            state h: [seq, d] = 0.5;
+            h = tanh(h * c + x * mean::<other>(z * h));
+            yield h;
+        }
+    };
 }
 
 #[test]

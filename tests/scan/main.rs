@@ -11,6 +11,7 @@ mod claim;
 mod edges;
 mod keep;
 mod parallel;
+mod reads;
 mod sessions;
 
 use attn::dfdx::prelude::*;

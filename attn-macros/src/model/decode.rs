@@ -3,8 +3,9 @@
 use super::emit::operation_name;
 use super::given::{DependsOn, Given};
 use super::graph::{
-    Field, Model, Module, ModuleId, Node, Region, Repeat, Scan, Step, Submodule, ValueId,
+    Field, Model, Module, ModuleId, Node, Region, Repeat, Scan, State, Step, Submodule, ValueId,
 };
+use super::plan::uses;
 use super::transposes::without_transposes;
 use super::types::{Axis, ValueKind};
 use crate::graph::AttentionLayer;
@@ -241,6 +242,9 @@ impl<'m> Tokens<'m> {
         if !is_along || scan.reverse {
             return Err(messages::session_scan(&scan.axis, scan.reverse));
         }
+        if let Some(last) = scan.states.iter().find_map(|state| self.last_read(state)) {
+            return Err(messages::session_last(&self.model.value(last).source));
+        }
         let is_given = |id: &&ValueId| self.depends_on(**id) == DependsOn::Given;
         let of_slices = scan.slices.iter().map(|of| &of.whole);
         let nodes = scan.body.nodes();
@@ -268,6 +272,14 @@ impl<'m> Tokens<'m> {
             }
         }
         Ok(())
+    }
+
+    /// The value of a state behind the last step, if something reads it.
+    fn last_read(&self, state: &State) -> Option<ValueId> {
+        let last = state.last?;
+        let read = self.model.body.steps.iter().flat_map(uses);
+        let mut read = read.chain(self.model.results.iter().copied());
+        read.any(|id| id == last).then_some(last)
     }
 
     /// The queries are those of the step, of which a sequence has one.

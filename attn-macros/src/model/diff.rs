@@ -228,7 +228,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             let value = self.block.whole(value);
             let is_float = self.block.value(value).ty.kind == ValueKind::Floats;
             let is_known = to.iter().any(|(other, _)| *other == value);
-            if is_known || !is_float || self.block.is_alias(value) {
+            if is_known || !is_float {
                 continue;
             }
             let target = match self.is_input(value) {

@@ -351,9 +351,9 @@ impl<'m, O: ?Sized> Block<'m, O> {
         &self.values[id.0]
     }
 
-    /// Whether the memory of a value is that of an input.
+    /// Whether the memory of a value is that of an input, or the value is one: the body of a scan has detached values as inputs.
     pub(crate) fn is_input(&self, id: ValueId) -> bool {
-        self.inputs.contains(&self.memory(id))
+        self.inputs.contains(&self.memory(id)) || self.inputs.contains(&id)
     }
 
     /// Whether the memory of a value is that of a result which the derivative is given.

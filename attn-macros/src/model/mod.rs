@@ -8,7 +8,7 @@ pub(crate) mod budget;
 mod by_group;
 mod condition;
 mod constants;
-mod decode;
+pub(crate) mod decode;
 pub(crate) mod diff;
 pub(crate) mod emit;
 pub(crate) mod export;

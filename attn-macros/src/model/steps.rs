@@ -178,7 +178,7 @@ impl Hoist<'_> {
             name, source, ty, ..
         } = self.values[id.0].clone();
         let axes = std::iter::once(self.scan.axis.clone()).chain(ty.axes);
-        let mut name = format!("{name}_all");
+        let mut name = format!("{name}_steps");
         while self.values.iter().any(|value| value.name == name) {
             name.push('_');
         }

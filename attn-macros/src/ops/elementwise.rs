@@ -1,6 +1,6 @@
 //! Elementwise operations: operators and activations, each an expression of the elements of its operands.
 
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use super::expand::{expanded_axes, with_ones};
@@ -474,9 +474,9 @@ impl Elementwise {
     }
 }
 
-/// The variable with the gradient of a repeated operand in the shape of the result. No name of a user's is hidden in the block.
+/// The variable with the gradient of a repeated operand in the shape of the result.
 fn whole_gradient(operand: usize) -> Ident {
-    format_ident!("whole_{operand}", span = Span::mixed_site())
+    format_ident!("whole_{operand}")
 }
 
 impl Elementwise {

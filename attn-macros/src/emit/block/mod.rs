@@ -13,7 +13,7 @@ use quote::{format_ident, quote};
 use super::ExecMode;
 use super::tracked_code::{self, TrackedCode};
 use crate::model::diff::{Backward, BufferId, GradTarget};
-use crate::model::graph::{Block, Node, Region, Repeat, Scan, Step, ValueId};
+use crate::model::graph::{Block, Node, Region, Repeat, Scan, Step, Value, ValueId};
 use crate::model::passes::Passes;
 use crate::model::plan::Forward;
 use crate::model::recompute::keeps_memory;
@@ -119,8 +119,12 @@ pub(crate) trait Frame: Sized {
 
     /// The variable of a value. It is no name of the emitted code: whatever a user calls a value, it hides nothing.
     fn value(&self, id: ValueId) -> Ident {
-        let block = self.block();
-        hidden(&block.value(block.memory(id)).name)
+        hidden(&self.name(self.block().memory(id)))
+    }
+
+    /// The name of a value, from which those of other variables are derived.
+    fn name(&self, id: ValueId) -> String {
+        name_of(self.block().value(id))
     }
 
     /// The variable of a gradient.
@@ -128,7 +132,7 @@ pub(crate) trait Frame: Sized {
         let buffers = &self.derivative().buffers;
         let same = |other: &&ValueId| **other == buffers[id.0];
         let number = buffers[..id.0].iter().filter(same).count() + 1;
-        let of = &self.block().value(buffers[id.0]).name;
+        let of = self.name(buffers[id.0]);
         // `d_x_2` is that of `x_2`.
         let name = match number {
             1 => format!("d_{of}"),
@@ -138,7 +142,7 @@ pub(crate) trait Frame: Sized {
             true => format!("{name}_here"),
             false => name,
         };
-        hidden(&self.unique(name))
+        hidden(&name)
     }
 
     /// Whether the lines stand inside of others, which have a gradient of this value as well.
@@ -155,14 +159,14 @@ pub(crate) trait Frame: Sized {
     fn seeds(&self, node: &Node<Self::Op>) -> Option<Ident> {
         let kept = node.op.properties().kept;
         let draws = matches!(kept, Some(Kept::Hidden | Kept::Attention));
-        let of = &self.block().value(node.result).name;
-        (draws && self.is_again(node)).then(|| hidden(&self.unique(format!("{of}_seeds"))))
+        let of = self.name(node.result);
+        (draws && self.is_again(node)).then(|| hidden(&format!("{of}_seeds")))
     }
 
     /// The variable of what the operation keeps that has this result.
     fn kept(&self, result: ValueId) -> Ident {
-        let of = &self.block().value(result).name;
-        hidden(&self.unique(format!("{of}_kept")))
+        let of = self.name(result);
+        hidden(&format!("{of}_kept"))
     }
 
     /// A variable of the emitted code itself, such as `result_0`, by a name that no value has.
@@ -172,7 +176,12 @@ pub(crate) trait Frame: Sized {
 
     /// A name that no value has.
     fn unique(&self, mut name: String) -> String {
-        while self.block().values.iter().any(|value| value.name == name) {
+        while self
+            .block()
+            .values
+            .iter()
+            .any(|value| name_of(value) == name)
+        {
             name.push('_');
         }
         name
@@ -313,6 +322,41 @@ pub(crate) struct Rounds {
     /// The variable with that of all rounds.
     pub(crate) kept: Ident,
 }
+
+/// The name of a value as that of a variable. None is like those that are derived of it, as `d_x` and `x_kept` are: so two of these are one
+/// name only if they are of one value.
+pub(crate) fn name_of(value: &Value) -> String {
+    let name = &value.name;
+    match is_like_derived(name) {
+        true => format!("named_{name}_"),
+        false => name.clone(),
+    }
+}
+
+/// Whether a name begins or ends as one that is derived of another. `d` alone does, since `d_kept` is of `kept`.
+fn is_like_derived(name: &str) -> bool {
+    let begin = name.split('_').next().unwrap_or_default();
+    let number = begin.strip_prefix('d');
+    let is_gradient = number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_begun = is_gradient || ["all", "before", "named"].contains(&begin);
+    is_begun || ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// The ends of derived names.
+const ENDS: [&str; 12] = [
+    "_again",
+    "_all",
+    "_here",
+    "_kept",
+    "_next",
+    "_of_steps",
+    "_past",
+    "_rounds",
+    "_seeds",
+    "_starts",
+    "_states",
+    "_weights",
+];
 
 /// A name of a user's, which hides no name of the emitted code.
 pub(crate) fn hidden(name: &str) -> Ident {

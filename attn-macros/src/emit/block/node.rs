@@ -228,7 +228,7 @@ impl<'a, F: Frame> BlockNode<'a, F> {
     ) -> (TokenStream, Vec<TokenStream>) {
         let count = self.operands.len() - others;
         let block = self.frame.block();
-        let name = |id: ValueId| format_ident!("to_{}", block.value(id).name);
+        let name = |id: ValueId| format_ident!("to_{}", self.frame.name(id));
         let buffers = gradients.to.iter().filter_map(|(operand, to)| {
             let operand = self.operands[*operand];
             let view = block.value(operand).view.filter(View::is_part)?;

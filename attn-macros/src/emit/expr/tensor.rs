@@ -10,7 +10,6 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use super::{host, index_function, lengths};
-use crate::emit::block::hidden;
 use crate::emit::{Layer, var};
 use crate::score::loops::operands;
 use crate::score::{Binary, Expr, Type, Unary};
@@ -48,9 +47,9 @@ pub(crate) fn emit_elementwise(expr: &Expr, of: &[TokenStream], nn: &TokenStream
     })
 }
 
-/// The variable of an operand. It hides no name of a user's.
+/// The variable of an operand.
 fn operand_name(index: usize) -> Ident {
-    hidden(&format!("x{index}"))
+    format_ident!("x{index}")
 }
 
 /// How often an operand is read.
@@ -163,10 +162,7 @@ impl<'a> Lower<'a> {
             1 => kind.to_owned(),
             count => format!("{kind}_{count}"),
         };
-        match self.source {
-            Source::Scores { .. } => var(&name),
-            Source::Operands { .. } => hidden(&name),
-        }
+        var(&name)
     }
 
     /// An operand, or the incoming score. All reads of it but the last copy it.

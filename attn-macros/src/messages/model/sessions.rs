@@ -47,6 +47,13 @@ pub(crate) fn session_given_to_a_scan(given: &str) -> String {
     )
 }
 
+/// The value of a state behind the last step, by its name.
+pub(crate) fn session_last(last: &str) -> String {
+    format!(
+        "it reads `{last}`, the state behind the last step of a `scan`, and a session does not know which token is the last"
+    )
+}
+
 pub(crate) fn session_attention_in_a_step(attention: &str) -> String {
     format!(
         "`{attention}` attends within a step of a `scan`, and in a session a step attends with one query to what the session is given"

@@ -112,7 +112,7 @@ impl Copier {
             defined.extend(new);
         }
         for id in defined {
-            let mut name = format!("{}_again", self.values[id.0].name);
+            let mut name = format!("{}_copy", self.values[id.0].name);
             while self.values.iter().any(|value| value.name == name) {
                 name.push('_');
             }

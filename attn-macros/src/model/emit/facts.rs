@@ -255,7 +255,9 @@ pub(super) fn numbers(cx: &Emitter<'_>, region: &Region) -> TokenStream {
         Step::Scan(scan) => {
             let steps = extent_of(cx.model, &scan.axis);
             let inner = numbers(cx, &scan.body);
-            let whole = scan.yields.iter().map(|slice| of(slice.whole));
+            // The slices of all steps are as many numbers as what they are of.
+            let slices = scan.slices.iter().chain(&scan.yields);
+            let whole = slices.map(|slice| of(slice.whole));
             quote!(p::total(&[(#steps as u64).saturating_mul(#inner), #(#whole),*]))
         }
     });

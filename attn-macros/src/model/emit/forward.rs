@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
-use super::{Emitter, MODEL, ModelFrame, copy, tuple, var};
+use super::{Emitter, MODEL, ModelFrame, copy, tuple};
 use crate::model::graph::{Node, ParamPath, Region, Repeat, Scan, Step, ValueId};
 use crate::model::types::{Axis, Same, Symbol, Type};
 use crate::ops::{Attention, Emit};
@@ -265,7 +265,7 @@ fn axis_value(cx: &Emitter<'_>, axis: &Axis) -> TokenStream {
 /// A loop over the sets of parameters.
 fn emit_repeat(cx: &Emitter<'_>, repeat: &Repeat, access: Access) -> TokenStream {
     let place = cx.place(&repeat.place);
-    let module = var(cx.model.module(repeat.module).var());
+    let module = cx.module_var(repeat.module);
     let starts = repeat.carried.iter().map(|carried| {
         let value = cx.var(carried.value);
         let before = cx.var(carried.before);

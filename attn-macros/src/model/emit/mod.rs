@@ -24,6 +24,7 @@ use super::graph::{Holder, Model, Module, ModuleId, Node, ParamPath, ValueId};
 use super::passes::{MemoryPlan, Passes};
 use super::types::{Axis, Type, ValueKind};
 use crate::emit as attention;
+use crate::emit::block::hidden;
 use crate::ops::attention_layer::LayerOp;
 use crate::ops::emit_buffers;
 
@@ -230,6 +231,7 @@ impl<'a> Emitter<'a> {
         let is_taken = attention::TAKEN.contains(&camel.as_str())
             // The model and the types of its layers begin so.
             || camel.starts_with(&self.model.item.name.to_string())
+            || is_numbered(&camel, "Axis")
             || symbols
                 .iter()
                 .filter(|other| capital(other) == camel)
@@ -273,14 +275,23 @@ impl<'a> Emitter<'a> {
         self.tensor(&self.model.value(id).ty, &TokenStream::new())
     }
 
+    /// The variable of a value. It is no name of the emitted code: whatever a user calls a value, it hides nothing.
     fn var(&self, id: ValueId) -> Ident {
-        var(&self.model.value(id).name)
+        hidden(&self.model.value(id).name)
+    }
+
+    /// The variable of a module that is no field: the model, or a round of a loop.
+    fn module_var(&self, id: ModuleId) -> Ident {
+        match id {
+            MODEL => format_ident!("model"),
+            round => hidden(self.model.module(round).var()),
+        }
     }
 
     /// `blocks.attention`, `blocks.mlp.linear`
     fn place(&self, place: &ParamPath) -> TokenStream {
         let module = match &self.model.module(place.module).holder {
-            Holder::Variable(name) => var(name).into_token_stream(),
+            Holder::Variable(_) => self.module_var(place.module).into_token_stream(),
             Holder::Field(outer) => self.place(outer),
         };
         let field = field(&place.field);
@@ -347,12 +358,13 @@ impl<'a> Emitter<'a> {
 /// The argument with the length of a symbolic axis: its name in small letters, as no constant is called; or its number where
 /// that is the name of another, too.
 pub(crate) fn length(model: &Model, name: &str) -> Ident {
-    let small = name.to_lowercase();
-    let is_it = |other: &&str| other.to_lowercase() == small;
-    let is_taken = model.axes().filter(is_it).count() > 1;
+    let small = |name: &str| hidden(&name.to_lowercase());
+    let is_it = |other: &&str| small(other) == small(name);
+    let is_taken =
+        is_numbered(&small(name).to_string(), "axis_") || model.axes().filter(is_it).count() > 1;
     match model.axes().position(|symbol| symbol == name) {
-        Some(index) if is_taken => format_ident!("axis_{index}"),
-        _ => var(&small),
+        Some(index) if is_taken => hidden(&format!("axis_{index}")),
+        _ => small(name),
     }
 }
 
@@ -366,6 +378,12 @@ fn made_lengths(model: &Model) -> TokenStream {
         quote!(let #name: usize = #value;)
     });
     lines.collect()
+}
+
+/// Whether a name is this and a number, as that of the axis of an index is.
+fn is_numbered(name: &str, stem: &str) -> bool {
+    let number = name.strip_prefix(stem);
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn copy(value: &Ident) -> TokenStream {
@@ -384,14 +402,6 @@ fn capital(name: &str) -> String {
     let mut chars = name.chars();
     let first = chars.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(chars).collect()
-}
-
-/// A name of the emitted code, which may be a word of Rust.
-fn var(name: &str) -> Ident {
-    match syn::parse_str::<Ident>(name) {
-        Ok(_) => Ident::new(name, Span::call_site()),
-        Err(_) => format_ident!("{name}_"),
-    }
 }
 
 /// A field's name.

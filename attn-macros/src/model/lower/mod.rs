@@ -155,8 +155,8 @@ pub(crate) fn lower(
     models.collect()
 }
 
-/// The variables of the emitted code itself.
-const OWN: [&str; 5] = ["__types", "model", "pass", "run", "tape"];
+/// A field of emitted structs that have fields of values, too.
+const OWN: &str = "__types";
 
 pub(crate) struct Lowering<'a> {
     pub(crate) cx: &'a Diagnostics,
@@ -296,7 +296,7 @@ impl<'a> Lowering<'a> {
             values: Vec::new(),
             aliases: HashMap::new(),
             below: HashMap::new(),
-            names: OWN.map(|name| (name.to_owned(), 1)).into(),
+            names: HashMap::from([(OWN.to_owned(), 1)]),
             modules: vec![model],
             attentions: Vec::new(),
             opaques: Vec::new(),
@@ -367,6 +367,7 @@ impl<'a> Lowering<'a> {
 
     /// A name that no value has: `x`, `x_2` and so on.
     fn fresh(&mut self, name: &str) -> String {
+        let name = &variable(name);
         let mut count = self.names.get(name).copied().unwrap_or_default();
         let fresh = loop {
             count += 1;
@@ -493,6 +494,14 @@ impl Rules for Lowering<'_> {
 /// a module.
 fn names_of(ty: &impl Display) -> [String; 4] {
     ["", "Input", "InputMut", "Built"].map(|suffix| format!("{ty}{suffix}"))
+}
+
+/// A name as that of a variable, which is no word of Rust.
+fn variable(name: &str) -> String {
+    match syn::parse_str::<Ident>(name) {
+        Ok(_) => name.to_owned(),
+        Err(_) => format!("{name}_"),
+    }
 }
 
 /// In other libraries an axis of any length. Here two axes of one name have one length.

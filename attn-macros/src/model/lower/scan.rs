@@ -12,7 +12,7 @@ use super::scope::Changes;
 use super::statements::Later;
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
-use crate::model::graph::{Keep, Region, Scan, Slice, State, Step, ValueId};
+use crate::model::graph::{Keep, Region, Scan, Slice, State, Step, Value, ValueId};
 use crate::model::syntax::{self, Expr, Statement, TypeDraft, first};
 use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::{Fusion, Permute};
@@ -27,8 +27,8 @@ pub(super) struct ScanBody {
     first_value: usize,
     first_variable: usize,
     slices: Vec<Slice>,
-    /// The slices by the values that they are of.
-    known: HashMap<usize, ValueId>,
+    /// The slices by the values that they are of, and the index of the axis there.
+    known: HashMap<(usize, usize), ValueId>,
     /// The operations that bring the axis to the front.
     before: Region,
     /// The index of the axis in the first value that has it.
@@ -57,10 +57,6 @@ impl Lowering<'_> {
         if value.0 >= scan.first_value {
             return Some(value);
         }
-        if let Some(slice) = scan.known.get(&value.0).copied() {
-            self.note_shape(name, Some(slice));
-            return Some(slice);
-        }
         let ty = self.ty(value).clone();
         let mut axes = ty.axes.iter();
         let Some(place) = axes.position(|axis| axis.name() == scan.axis.name()) else {
@@ -71,23 +67,45 @@ impl Lowering<'_> {
             self.cx.error(name, message);
             return None;
         }
-        let source = self.values[value.0].source.clone();
-        let whole = self.steps_first(value, place, &source);
-        let mut axes = ty.axes;
-        axes.remove(place);
-        let slice = self.value(&source, Type::floats(axes));
-        let scan = self.scan.as_mut()?;
-        scan.slices.push(Slice { whole, slice });
-        scan.known.insert(value.0, slice);
-        scan.place.get_or_insert(place);
+        let slice = self.slice_at_a_step(value, place)?;
         self.note_shape(name, Some(slice));
+        Some(slice)
+    }
+
+    /// The value at a step, without its axis at this index. Of a value with other names for its axes it is that of the value itself, with
+    /// these names.
+    fn slice_at_a_step(&mut self, value: ValueId, place: usize) -> Option<ValueId> {
+        let key = (value.0, place);
+        if let Some(slice) = self.scan.as_ref()?.known.get(&key) {
+            return Some(*slice);
+        }
+        let Value { source, mut ty, .. } = self.values[value.0].clone();
+        ty.axes.remove(place);
+        let memory = self.memory(value);
+        let slice = match memory == value {
+            true => {
+                let whole = self.steps_first(value, place, &source);
+                let slice = self.value(&source, ty);
+                let scan = self.scan.as_mut()?;
+                scan.slices.push(Slice { whole, slice });
+                scan.place.get_or_insert(place);
+                slice
+            }
+            false => {
+                let of_memory = self.slice_at_a_step(memory, place)?;
+                let renamed = self.value(&source, ty);
+                self.aliases.insert(renamed.0, of_memory);
+                renamed
+            }
+        };
+        self.scan.as_mut()?.known.insert(key, slice);
         Some(slice)
     }
 
     /// The value with this axis in front.
     fn steps_first(&mut self, value: ValueId, place: usize, source: &str) -> ValueId {
         if place == 0 {
-            return self.memory(value);
+            return value;
         }
         let mut order: Vec<usize> = (0..self.ty(value).axes.len()).collect();
         let axis = order.remove(place);

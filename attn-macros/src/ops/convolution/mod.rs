@@ -188,7 +188,8 @@ impl ModelOp for Convolution {
     }
 
     fn decode(&self, model: &Model) -> Result<Decode, String> {
-        let input = model.inputs.first().map(|id| &model.value(*id).ty.axes);
+        let input = model.inputs.get(model.tokens());
+        let input = input.map(|id| &model.value(*id).ty.axes);
         if let (Some(tokens), Some(input)) = (&self.tokens, input)
             && same_axes(tokens, input)
         {

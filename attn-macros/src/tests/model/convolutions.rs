@@ -3,6 +3,7 @@
 use super::lower;
 use super::mistakes::errors_of;
 use super::shapes::shapes;
+use crate::model::decode;
 
 fn shape(call: &str) -> String {
     let model = lower(&format!(
@@ -174,4 +175,19 @@ fn mistakes_are_found() {
     ] {
         assert_eq!(mistake(call), (at.to_owned(), message.to_owned()), "{call}");
     }
+}
+
+/// A causal convolution remembers, wherever the tokens stand among the inputs.
+#[test]
+fn tokens_need_not_be_the_first_input() {
+    let model = lower(
+        "
+        struct M<vocab = 5, d = 4>;
+        fn forward(memory: [batch, src, d], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let x = conv1d::<seq, d, 3, padding = causal>(embedding::<vocab, d>(tokens));
+            linear::<vocab>(x + attention::<2>(x, context = memory))
+        }
+        ",
+    );
+    assert_eq!(decode::check(&model), Ok(()));
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use proc_macro2::Ident;
 
 use super::{expand, lower};
+use crate::emit::block::name_of;
 
 /// Words that the emitted code uses in names, and words that could collide when they are joined.
 const NAMES: &[&str] = &[
@@ -140,4 +141,62 @@ fn every_value_has_a_name_of_its_own() {
     );
     let names: HashSet<_> = model.values.iter().map(|value| &value.name).collect();
     assert_eq!(names.len(), model.values.len(), "{names:?}");
+}
+
+/// Emitted code names variables after values: of no two values it gives two the same name. A word of Rust gets a name that no value has.
+#[test]
+fn names_after_values_differ() {
+    let names = [
+        "x",
+        "h",
+        "before_h",
+        "all_x",
+        "d",
+        "d_x",
+        "d2_x",
+        "d_kept",
+        "kept",
+        "x_kept",
+        "before",
+        "here",
+        "x_all",
+        "h_states",
+        "r#in",
+        "in_",
+        "r#in_kept",
+        "h_of_steps",
+        "d_h_here",
+    ];
+    let names: Vec<_> = names
+        .iter()
+        .map(|name| name.replace("r#in_", "in_"))
+        .collect();
+    let lines: String = names
+        .iter()
+        .map(|name| format!("let {name} = tanh(input);"))
+        .collect();
+    let sum = names.join(" + ");
+    let model = lower(&format!(
+        "struct M<d = 4>; fn forward(input: [batch, d]) -> [batch, d] {{ {lines} {sum} }}"
+    ));
+    let values: HashSet<_> = model.values.iter().map(name_of).collect();
+    assert_eq!(values.len(), model.values.len(), "{values:?}");
+    let mut found = values.clone();
+    for value in &values {
+        let begun = ["d_", "d2_", "d_before_", "d_all_"].map(|begin| format!("{begin}{value}"));
+        let here = ["d_", "d2_"].map(|begin| format!("{begin}{value}_here"));
+        let ended = [
+            "_all",
+            "_kept",
+            "_next",
+            "_of_steps",
+            "_seeds",
+            "_starts",
+            "_states",
+        ];
+        let ended = ended.map(|end| format!("{value}{end}"));
+        for name in begun.into_iter().chain(here).chain(ended) {
+            assert!(found.insert(name.clone()), "{name}");
+        }
+    }
 }

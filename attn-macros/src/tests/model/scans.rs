@@ -3,6 +3,7 @@
 use super::lower;
 use super::mistakes::errors_of;
 use super::shapes::shapes;
+use crate::model::decode;
 use crate::model::graph::{Node, Step};
 use crate::ops::Fusion;
 
@@ -171,4 +172,38 @@ fn a_step_sees_values_without_the_axis() {
             "{expected} in {shapes:#?}"
         );
     }
+}
+
+/// A session does not know the last token. What nothing reads it need not know.
+#[test]
+fn what_reads_the_last_state_looks_ahead() {
+    let session = |reads: &str| {
+        decode::check(&lower(&format!(
+            "
+            struct M<vocab = 5, d = 4>;
+            fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {{
+                let x = embedding::<vocab, d>(tokens);
+                let (y, last) = scan seq {{
+                    state h: [batch, d] = 0;
+                    h = tanh(linear::<d>(x) + linear::<d>(h));
+                    yield h;
+                    h
+                }};
+                {reads}
+                linear::<vocab>(y)
+            }}
+            "
+        )))
+    };
+    let ahead = "it reads `last_h`, the state behind the last step of a `scan`, and a session does not know which token is the last";
+    for reads in [
+        "let y = y + last;",
+        "let mut y = y; repeat 2 { y += linear::<d>(last); }",
+        "let mut last = last; repeat 2 { last = linear::<d>(last); } let y = y * last;",
+        "let y = scan seq { state g: [batch, d] = last; g = g + y; yield g; };",
+        "let y = scan seq { state g: [batch, d] = 0; g = g + y * last; yield g; };",
+    ] {
+        assert_eq!(session(reads), Err(ahead.to_owned()), "{reads}");
+    }
+    assert_eq!(session("let _unread = last;"), Ok(()));
 }

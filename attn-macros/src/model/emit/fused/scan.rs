@@ -214,7 +214,7 @@ impl ModelFrame<'_> {
     }
 
     fn named(&self, id: ValueId, name: impl FnOnce(&str) -> String) -> Ident {
-        hidden(&self.unique(name(&self.block().value(id).name)))
+        hidden(&name(&self.name(id)))
     }
 
     /// A state before each step.
