@@ -740,15 +740,17 @@ fn apply<M: Trainable, A: Algorithm>(
     }
     let all = parameters.all_mut().into_iter();
     let targets = all.map(|(of, numbers, gradient)| Target {
-        info: of.path.info(&of.dims),
+        name: &of.path.name,
+        dims: &of.dims,
         choice: choices.of(of.id),
         start: of.own.start,
         numbers,
         gradient,
     });
     optimizer.update_all(targets.collect());
-    if let Some(decay) = settings.ema {
-        averaged::update(parameters, &mut optimizer.state, decay);
+    match settings.ema {
+        Some(decay) => averaged::update(parameters, &mut optimizer.state, decay),
+        None => averaged::forget(parameters, &mut optimizer.state),
     }
     if let Some(across) = across {
         across.gather(parameters)?;
