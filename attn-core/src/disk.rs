@@ -77,11 +77,14 @@ pub(crate) fn create<E: From<Failure>>(
 
 /// Creates a folder and its parents.
 pub(crate) fn create_folder(path: &Path) -> Result<(), Failure> {
-    if path.is_dir() {
+    let ancestors = path.ancestors().filter(|path| *path != Path::new(""));
+    let missing: Vec<_> = ancestors.take_while(|path| !path.is_dir()).collect();
+    if missing.is_empty() {
         return Ok(());
     }
     run(path, "create", || fs::create_dir_all(path))?;
-    sync_folder(parent(path))
+    let mut created = missing.into_iter().rev();
+    created.try_for_each(|folder| sync_folder(parent(folder)))
 }
 
 /// Renames a file or a folder. A file with the new name is replaced.
@@ -156,4 +159,26 @@ use faults::before;
 #[cfg(not(test))]
 fn before(_action: &'static str, _path: &Path) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_each_new_folder_is_synced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        faults::operations();
+        let path = folder.path().join("a/b/c");
+        create_folder(&path).expect("it is created");
+        let name = folder.path().file_name().unwrap_or_default();
+        let first = format!("sync {}", name.to_string_lossy());
+        let expected = ["create c", &first, "sync a", "sync b"];
+        assert_eq!(
+            faults::operations(),
+            expected[..if cfg!(unix) { 4 } else { 1 }]
+        );
+        create_folder(&path).expect("it is there");
+        assert!(faults::operations().is_empty());
+    }
 }

@@ -136,6 +136,22 @@ fn a_run_that_is_stopped_while_it_measures_does_not_measure_again() {
     assert_eq!(metrics(parts.path()), metrics(whole.path()));
 }
 
+/// As by Ctrl-C, which may come at any time: no further step is taken.
+#[test]
+fn a_run_that_is_stopped_while_it_evaluates_or_saves_takes_no_further_step() {
+    for at in [
+        |event| matches!(event, FitEvent::Evaluated(_)),
+        |event| matches!(event, FitEvent::Measured(..)),
+        |event| matches!(event, FitEvent::Saved),
+    ] as [fn(FitEvent) -> bool; 3]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let is_there = |state: &FitState, event| state.step == 8 && at(event);
+        let (end, state, _) = run_to(folder.path(), is_there);
+        assert_eq!((end, state.step), (FitEnd::Stopped, 8));
+    }
+}
+
 #[test]
 fn the_records_of_another_run_are_replaced_on_request_only() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ import torch
 from lion_pytorch import Lion
 from schedulefree import AdamWScheduleFree
 from torch.optim import SGD, Adafactor, AdamW, Muon
+from torch.optim._muon import _adjust_lr
 
 STEPS = 6
 SHAPES = {"matrix": (4, 3), "vector": (5,), "stack": (2, 3, 4)}
@@ -120,6 +121,11 @@ values = {
     "starts": numbers(starts),
     "gradients": [numbers(step) for step in gradients],
     "cases": cases,
+    # Of steps of Muon, for a wide matrix and a tall one.
+    "lengths": {
+        scale: [_adjust_lr(0.05, scale, torch.Size(shape)) for shape in [(2, 8), (8, 2)]]
+        for scale in ["original", "match_rms_adamw", "spectral_unclamped"]
+    },
 }
 path = Path(__file__).parent / "values.json"
 path.write_text(json.dumps(values, indent=1) + "\n")

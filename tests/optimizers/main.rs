@@ -10,7 +10,7 @@ use attn::{
     dfdx::prelude::*,
     train::{
         AdafactorConfig, AdamWConfig, Algorithm, Ema, LionConfig, MuonConfig, MuonScale, Optimizer,
-        ScheduleFree, ScheduleFreeConfig, SgdConfig, UpdateError,
+        ParameterInfo, ScheduleFree, ScheduleFreeConfig, SgdConfig, UpdateError,
     },
 };
 use serde::Deserialize;
@@ -24,6 +24,7 @@ struct Values {
     starts: Named,
     gradients: Vec<Named>,
     cases: BTreeMap<String, Vec<Named>>,
+    lengths: BTreeMap<String, [f64; 2]>,
 }
 
 fn values() -> Values {
@@ -242,6 +243,68 @@ fn muon() {
         scale: MuonScale::MatchRmsAdamW,
         ..config
     });
+}
+
+/// The step by a matrix with the norm 1, of which no iteration changes the singular values.
+fn length<const OUTPUTS: usize, const INPUTS: usize>(scale: MuonScale) -> f64 {
+    let mut model: Tensor<Rank2<OUTPUTS, INPUTS>, f64, Cpu> = Cpu::default().zeros();
+    let mut optimizer = Optimizer::new(MuonConfig {
+        lr: 0.05,
+        momentum: 0.0,
+        hidden: |_| true,
+        iterations: 0,
+        scale,
+        ..MuonConfig::default()
+    });
+    let mut gradients = model.leaky_trace().sum().backward();
+    optimizer.update(&mut model, &mut gradients).unwrap();
+    let squares = model.as_vec().into_iter().map(|x| x * x);
+    squares.sum::<f64>().sqrt()
+}
+
+#[test]
+fn the_length_of_a_step_of_muon_is_by_its_scale() {
+    for (scale, name) in [
+        (MuonScale::Original, "original"),
+        (MuonScale::MatchRmsAdamW, "match_rms_adamw"),
+        (MuonScale::SpectralUnclamped, "spectral_unclamped"),
+    ] {
+        let found = [length::<2, 8>(scale), length::<8, 2>(scale)];
+        for (found, expected) in found.iter().zip(values().lengths[name]) {
+            assert!((found - expected).abs() < 1e-15, "{name}: {found}");
+        }
+    }
+}
+
+/// Of a parameter that AdamW has not updated before, however many steps there were: as long as its first one.
+#[test]
+fn lists_that_begin_later_count_anew() {
+    let mut model: Tensor<Rank2<1, 1>, f64, Cpu> = Cpu::default().ones();
+    let mut optimizer = Optimizer::new(MuonConfig {
+        weight_decay: 0.0,
+        adamw: AdamWConfig {
+            weight_decay: 0.0,
+            ..AdamWConfig::default()
+        },
+        ..MuonConfig::default()
+    });
+    let mut step = |hidden: fn(&ParameterInfo<'_>) -> bool| {
+        optimizer.config.hidden = hidden;
+        let before = model.array()[0][0];
+        let mut gradients = model.leaky_trace().sum().backward();
+        optimizer.update(&mut model, &mut gradients).unwrap();
+        let names: Vec<_> = optimizer.state.lists.keys().cloned().collect();
+        (before - model.array()[0][0], names)
+    };
+    for _ in 0..50 {
+        assert_eq!(step(|_| true).1, [".momentum"]);
+    }
+    for _ in 0..3 {
+        let (length, names) = step(|_| false);
+        let rate = AdamWConfig::default().lr;
+        assert!((length / rate - 1.0).abs() < 1e-7, "{length}");
+        assert_eq!(names, [".mean", ".square"]);
+    }
 }
 
 fn schedule_free_with(name: &str, config: ScheduleFreeConfig) {

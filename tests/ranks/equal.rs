@@ -3,6 +3,7 @@
 use attn::{
     Element,
     dfdx::prelude::*,
+    model,
     train::{
         AdamWConfig, Algorithm, Alone, MuonConfig, ScheduleFreeConfig, Threads, TrainBatch, Trainer,
     },
@@ -89,6 +90,71 @@ fn with_muon() {
     };
     // Each of the five iterations multiplies small singular values, and their rounding, by up to 3.4.
     check(|model: Gpt<f64, Cpu>| model.trainer(config()), 1e-11);
+}
+
+model! {
+    /// The output layer is a clone of the table, not tied to it.
+    pub struct Clones<vocab = 11, d_model = 8>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let x = embedding::<vocab, d_model>(tokens);
+        linear::<vocab, bias = false, name = lm_head>(gelu(linear::<d_model, name = hidden>(x)))
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+/// The settings of Muon change in between, from none to all hidden matrices.
+#[test]
+fn clones_stay_clones_and_matrices_become_hidden() {
+    let run = |ranks: usize| {
+        let all = Threads::run(ranks, |rank| {
+            let mut model = Cpu::seed_from_u64(1).build_module::<Clones, f64>();
+            model.lm_head.weight = model.embedding.weight.clone();
+            let config = MuonConfig {
+                lr: 0.01,
+                hidden: |_| false,
+                ..MuonConfig::default()
+            };
+            let mut trainer = model.trainer(config).across(rank);
+            let rows = rows(trainer.rank(), trainer.ranks());
+            let (mut losses, mut bytes) = (Vec::new(), Vec::new());
+            for number in 0..12 {
+                trainer.config_mut().lr *= 0.99;
+                if number == 4 {
+                    trainer.accumulate(batch(3, rows.clone())).unwrap();
+                    trainer.config_mut().hidden = |parameter| parameter.decays_by_default();
+                    trainer.apply().unwrap();
+                }
+                let before = trainer.bytes_sent();
+                let step = trainer.step(batch(number, rows.clone())).unwrap();
+                bytes.push(trainer.bytes_sent() - before);
+                losses.push([step.loss, step.grad_norm]);
+            }
+            // Another rate brings nobody together.
+            assert!(
+                bytes[1..4].iter().all(|sent| *sent == bytes[1]),
+                "{bytes:?}"
+            );
+            assert!(bytes[4..].iter().all(|sent| *sent == bytes[4]), "{bytes:?}");
+            trainer.gather_state().unwrap();
+            let lists = trainer.state().lists.keys();
+            let lists: Vec<_> = lists.filter(|name| name.ends_with("momentum")).collect();
+            assert_eq!(lists, ["hidden.weight.momentum"]);
+            let model = trainer.into_model();
+            assert_eq!(model.embedding.weight.array(), model.lm_head.weight.array());
+            losses
+        });
+        all.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let expected = run(1).swap_remove(0);
+    for ranks in [2, 3] {
+        for found in run(ranks) {
+            assert_same(&found, &expected, 1e-11);
+        }
+    }
 }
 
 #[test]

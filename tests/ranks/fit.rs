@@ -1,6 +1,6 @@
 //! `Trainer::fit` over several ranks: they stop together, one of them records, and what differs between them is refused.
 
-use std::{convert::Infallible, fs, io, sync::Mutex};
+use std::{convert::Infallible, fs, io, ops::ControlFlow, sync::Mutex};
 
 use attn::{
     batches::RandomBlocks,
@@ -8,7 +8,7 @@ use attn::{
     dfdx::prelude::*,
     train::{
         AdamWConfig, Fit, FitConfig, FitEnd, FitError, FitEvent, FitFailure, FitState, Threads,
-        Trainer,
+        TrainError, Trainer, fit,
     },
     viz::{Metrics, Record, TrainingLog},
 };
@@ -21,7 +21,8 @@ type Ended = Result<FitEnd, FitError<FitFailure>>;
 
 fn trainer(rank: Threads) -> Gpts {
     let model = Gpt::with_seed(1);
-    model.trainer(AdamWConfig::default()).across(rank)
+    let trainer = model.trainer(AdamWConfig::default()).ema(0.9);
+    trainer.across(rank)
 }
 
 fn config(steps: u64) -> FitConfig {
@@ -393,6 +394,66 @@ fn a_rank_that_fails_in_the_loop_is_named_and_the_last_checkpoint_loads() {
             goes_on.into_iter().all(|step| step.unwrap() == 4),
             "{how:?}"
         );
+    }
+}
+
+/// The errors of two ranks, of which rank 1 fails.
+fn errors(run: impl Fn(&mut Gpts, bool) -> Result<(), String> + Sync) -> [String; 2] {
+    let ends = Threads::run(2, |rank| {
+        let mut trainer = trainer(rank);
+        let fails = trainer.rank() == 1;
+        run(&mut trainer, fails).unwrap_err()
+    });
+    let mut ends = ends.into_iter().map(Result::unwrap);
+    [ends.next().unwrap(), ends.next().unwrap()]
+}
+
+#[test]
+fn a_validation_batch_that_one_rank_cannot_read_ends_all() {
+    for of_averages in [false, true] {
+        let [of_0, of_1] = errors(|trainer, fails| {
+            let batches =
+                validation()
+                    .enumerate()
+                    .map(|(number, batch)| match fails && number == 3 {
+                        true => Err(io::Error::other("cannot be read")),
+                        false => Ok(batch),
+                    });
+            let evaluated = match of_averages {
+                false => trainer.try_evaluate_all(batches),
+                true => {
+                    let averaged = trainer.averaged();
+                    let mut averaged = averaged.map_err(|error| error.to_string())?;
+                    averaged.try_evaluate_all(batches)
+                }
+            };
+            evaluated.map(drop).map_err(|error| error.to_string())
+        });
+        assert_eq!(of_1, "cannot be read");
+        assert_eq!(of_0, "rank 1 has failed: cannot be read");
+    }
+}
+
+#[test]
+fn a_rank_that_fails_in_a_loop_of_its_own_ends_all() {
+    for observes in [false, true] {
+        let [of_0, of_1] = errors(|trainer, fails| {
+            let batches = batches(trainer, 0).zip(0..).map(|(batch, step)| {
+                match fails && !observes && step == 2 {
+                    true => Err(io::Error::other("cannot be read")),
+                    false => Ok(batch.unwrap()),
+                }
+            });
+            let observe = |state: &FitState, _: FitEvent| match fails && observes && state.step == 2
+            {
+                true => Err(TrainError::NoBatch),
+                false => Ok(ControlFlow::Continue(())),
+            };
+            let mut state = FitState::default();
+            let ended = fit(trainer, batches, config(5), &mut state, observe);
+            ended.map(drop).map_err(|error| error.to_string())
+        });
+        assert_eq!(of_0, format!("rank 1 has failed: {of_1}"));
     }
 }
 

@@ -18,8 +18,8 @@ use std::{
 use attn::{
     dfdx::prelude::*,
     train::{
-        AdamWConfig, Alone, Call, Collective, CollectiveError, Message, Mpi, Outgoing, Pending,
-        TrainError,
+        AdamWConfig, Alone, Call, Collective, CollectiveError, Message, Mpi, MuonConfig, Outgoing,
+        Pending, TrainError,
     },
 };
 use training::{Dropping, Gpt, How, Model, assert_same, batch, of_gpt, steps, steps_in_a_way};
@@ -82,6 +82,10 @@ fn works(mut ranks: Mpi) -> Result<(), Failure> {
     let expected = steps(Alone::default(), make, 50)?;
     let found = steps(ranks.clone(), make, 50)?;
     assert_same(&found, &expected, 1e-12);
+    // Its settings have a function, which is at another address in each process.
+    let with_muon = |model: Gpt<f64, Cpu>| model.trainer(MuonConfig::default());
+    let expected = steps(Alone::default(), with_muon, 5)?;
+    assert_same(&steps(ranks.clone(), with_muon, 5)?, &expected, 1e-11);
     early_is_late(&ranks)?;
     println!("rank {} of {}: 50 steps", ranks.rank(), ranks.ranks());
     Ok(())

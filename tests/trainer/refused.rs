@@ -1,6 +1,6 @@
 //! Numbers that are not finite, parameters without a gradient, equal tensors, and mistakes.
 
-use attn::train::{AdamWConfig, NonFinite, SgdConfig, TrainError, UpdateError};
+use attn::train::{AdamWConfig, MuonConfig, NonFinite, SgdConfig, TrainError, UpdateError};
 
 use super::*;
 
@@ -196,6 +196,28 @@ fn clones_are_trained_as_one() {
     assert_same(&parameters(trainer.model()), &parameters(&by_hand), 1e-13);
     let model = trainer.into_model();
     assert_eq!(model.first.weight.array(), model.second.weight.array());
+}
+
+#[test]
+fn clones_are_hidden_matrices_by_all_names_or_none() {
+    for hidden in ["first", "second"] {
+        let config = || MuonConfig {
+            lr: 0.02,
+            hidden: match hidden {
+                "first" => |parameter| parameter.name.starts_with("first"),
+                _ => |parameter| parameter.name.starts_with("second"),
+            },
+            ..MuonConfig::default()
+        };
+        let (_, by_hand) = by_hand(shared(), config(), None, 3);
+        assert_eq!(by_hand.first.weight.array(), by_hand.second.weight.array());
+        let mut trainer = shared().trainer(config());
+        trained(&mut trainer, 0..3);
+        let names = trainer.state().lists.keys();
+        assert_eq!(names.filter(|name| name.ends_with("momentum")).count(), 0);
+        let model = trainer.into_model();
+        assert_eq!(model.first.weight.array(), model.second.weight.array());
+    }
 }
 
 model! {

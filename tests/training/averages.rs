@@ -62,7 +62,25 @@ fn a_run_evaluates_them() {
 }
 
 #[test]
-fn who_keeps_none_is_told_and_leaves_out_those_of_a_checkpoint() {
+fn a_checkpoint_may_be_loaded_before_it_is_said_that_they_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut whole = trainer().ema(0.5);
+    take(&mut whole, 0..2);
+    let checkpoints = Checkpoints::new(folder.path());
+    let checkpoint = checkpoints.save(2, &whole.contents(), None).unwrap();
+    let mut loaded = trainer();
+    loaded.load(&checkpoint, LoadOptions::default()).unwrap();
+    let mut loaded = loaded.ema(0.5);
+    for trainer in [&mut whole, &mut loaded] {
+        take(trainer, 2..4);
+    }
+    assert!(loaded.state() == whole.state());
+    let averages = [whole, loaded].map(|mut of| parameters(of.averaged().unwrap().model()));
+    assert_eq!(averages[0], averages[1]);
+}
+
+#[test]
+fn who_keeps_none_is_told_and_drops_those_of_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
     let mut kept = trainer().ema(0.5);
@@ -76,14 +94,15 @@ fn who_keeps_none_is_told_and_leaves_out_those_of_a_checkpoint() {
 
     let mut without = trainer();
     without.load(&checkpoint, LoadOptions::default()).unwrap();
-    assert!(!has_averages(&without));
     let error = without.averaged().unwrap_err();
     assert!(matches!(error, TrainError::NoAverage), "{error}");
+    take(&mut without, 2..3);
+    assert!(!has_averages(&without));
     // They begin with the next step, if a checkpoint has none.
     let checkpoint = checkpoints.save(3, &without.contents(), None).unwrap();
     let mut anew = trainer().ema(0.5);
     anew.load(&checkpoint, LoadOptions::default()).unwrap();
-    take(&mut anew, 2..3);
+    take(&mut anew, 3..4);
     let averages = parameters(anew.averaged().unwrap().model());
     assert_eq!(averages, parameters(anew.model()));
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Element, disk,
-    train::{Collective, OptimizerState, Own},
+    train::{Algorithm, Collective, OptimizerState, Own},
 };
 
 /// The file with the weights of a checkpoint.
@@ -87,7 +87,7 @@ impl<'a> Contents<'a> {
     }
 
     /// Adds the state of an optimizer, as `optimizer.safetensors`.
-    pub fn optimizer<E: Element, A>(self, state: &'a OptimizerState<E, A>) -> Self {
+    pub fn optimizer<E: Element, A: Algorithm>(self, state: &'a OptimizerState<E, A>) -> Self {
         self.file(OPTIMIZER, |file| {
             let (metadata, tensors) = optimizer::stored(state, None);
             write(file, metadata, &tensors)
@@ -104,7 +104,7 @@ impl<'a> Contents<'a> {
     }
 
     /// Adds the part of the lists that this rank has, as its shard.
-    pub(super) fn shard<E: Element, A>(
+    pub(super) fn shard<E: Element, A: Algorithm>(
         mut self,
         state: &'a OptimizerState<E, A>,
         own: &'a Own,

@@ -253,6 +253,17 @@ pub enum Problem {
         found: Option<String>,
     },
 
+    /// The state of an optimizer is that of another algorithm.
+    #[error(
+        "it is the state of `{found}`, but the optimizer is `{expected}`: load it with `{found}`, or load the model alone to begin with `{expected}`"
+    )]
+    Algorithm {
+        /// The name of the algorithm in the file.
+        found: String,
+        /// That of the optimizer.
+        expected: &'static str,
+    },
+
     /// A number of an optimizer's algorithm is none.
     #[error("`{key}` in the metadata is `{found}`, not a number")]
     Number {

@@ -24,6 +24,8 @@ use crate::{
 
 /// The key of the step count in the metadata.
 const STEP: &str = "step";
+/// The key of the name of the algorithm. States of earlier versions have none.
+const ALGORITHM: &str = "algorithm";
 /// The prefix of the keys of an algorithm's numbers.
 const NUMBER: &str = "number.";
 /// The prefix of the keys of how many steps have updated a parameter.
@@ -33,8 +35,8 @@ const FROZEN: &str = "frozen";
 
 /// Writes the state of an optimizer to a safetensors file. The file replaces an existing one atomically.
 ///
-/// It has the lists of the state by their names, such as `<parameter>.mean`. Its metadata have the step count as `step`, the numbers that
-/// the algorithm keeps for all parameters as `number.<name>`, the number of steps that have updated a parameter as `updates.<parameter>`, if
+/// It has the lists of the state by their names, such as `<parameter>.mean`. Its metadata have the step count as `step`, the name of the
+/// algorithm as `algorithm`, the numbers that it keeps for all parameters as `number.<name>`, the number of steps that have updated a parameter as `updates.<parameter>`, if
 /// not all have, and the names of frozen parameters, one per line, as `frozen`, if there are any.
 ///
 /// PyTorch: `torch.save(optimizer.state_dict(), path)`.
@@ -42,7 +44,7 @@ const FROZEN: &str = "frozen";
 /// # Errors
 /// [`CheckpointError`] if the operating system returns an error. The file at `path` does not change then.
 #[doc(alias = "state_dict")]
-pub fn save_optimizer<E: Element, A>(
+pub fn save_optimizer<E: Element, A: Algorithm>(
     state: &OptimizerState<E, A>,
     path: impl AsRef<Path>,
 ) -> Result<(), CheckpointError> {
@@ -57,12 +59,12 @@ pub fn save_optimizer<E: Element, A>(
 ///
 /// The state must be that of this model and of the algorithm `A`: it has the lists of all parameters that a step has updated, and no
 /// others but of parameters that it may update, and the [averages](crate::train::Trainer::ema) of a trainer. An optimizer with this state freezes what it is told to [freeze](crate::train::Optimizer::freeze), whatever the
-/// state says of the last step.
+/// state says of the last step. It drops the lists that its settings do not keep, and begins those that the state does not have.
 ///
 /// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
 ///
 /// # Errors
-/// The errors of [`load`](super::load), and [`Problem::Step`] or [`Problem::Number`] if the file has no valid step count or number.
+/// The errors of [`load`](super::load), [`Problem::Algorithm`] if it is the state of another algorithm, and [`Problem::Step`] or [`Problem::Number`] if the file has no valid step count or number.
 #[doc(alias = "load_state_dict")]
 pub fn load_optimizer<M, E, D, A>(
     model: &M,
@@ -179,7 +181,13 @@ fn append(list: &mut TensorType, part: &TensorType) -> Option<()> {
 }
 
 /// The state without its lists.
-fn described<E, A>(metadata: &Metadata) -> Result<OptimizerState<E, A>, Problem> {
+fn described<E, A: Algorithm>(metadata: &Metadata) -> Result<OptimizerState<E, A>, Problem> {
+    if let Some(found) = metadata.get(ALGORITHM).filter(|found| *found != A::NAME) {
+        return Err(Problem::Algorithm {
+            found: found.clone(),
+            expected: A::NAME,
+        });
+    }
     let frozen = metadata.get(FROZEN);
     let frozen = frozen.map(|names| names.lines().map(str::to_owned).collect());
     Ok(OptimizerState {
@@ -192,7 +200,7 @@ fn described<E, A>(metadata: &Metadata) -> Result<OptimizerState<E, A>, Problem>
 }
 
 /// The state, or the part of it that a rank has.
-pub(super) fn stored<E: Element, A>(
+pub(super) fn stored<E: Element, A: Algorithm>(
     state: &OptimizerState<E, A>,
     own: Option<&Own>,
 ) -> (Metadata, Vec<Stored>) {
@@ -205,7 +213,10 @@ pub(super) fn stored<E: Element, A>(
         described: list_of::<E>(numbers.len()),
         bytes: encode(numbers),
     });
-    let mut metadata = Metadata::from([(STEP.into(), state.step.to_string())]);
+    let mut metadata = Metadata::from([
+        (STEP.into(), state.step.to_string()),
+        (ALGORITHM.into(), A::NAME.into()),
+    ]);
     if !state.frozen.is_empty() {
         let names: Vec<_> = state.frozen.iter().map(String::as_str).collect();
         metadata.insert(FROZEN.into(), names.join("\n"));

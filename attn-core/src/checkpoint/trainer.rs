@@ -68,7 +68,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             .map_err(|problem| problem.at(checkpoint.folder()))?;
         checkpoint.load_model(self.model_to_load(), options)?;
         self.read_again();
-        self.set_state(state);
+        *self.state_mut() = state;
         self.state_is_whole();
         Ok(())
     }

@@ -7,7 +7,12 @@ use crate::Element;
 
 /// An algorithm that updates parameters by their gradients, with its settings. An [`Optimizer`](super::Optimizer) applies it to a model.
 ///
-/// Its `Debug` shows all settings: [ranks](super::Trainer::across) compare them by it.
+/// Its `Debug` shows all settings: [ranks](super::Trainer::across) compare them by it. It shows no addresses, such as that of a function, which
+/// differ between processes. A function that chooses parameters is compared by what [`is_elementwise`](Self::is_elementwise) and
+/// [`keeps`](Self::keeps) return for each.
+///
+/// A parameter with several names, such as a table that the output layer shares, has one [`ParameterInfo`] here, with the first of its names
+/// and modules by which it is [elementwise](Self::is_elementwise), or else with the first one.
 ///
 /// ```
 /// use attn::{Element, dfdx::prelude::*, train::{Algorithm, InvalidSetting, List, Optimizer, ParameterInfo, Update}};
@@ -54,7 +59,7 @@ use crate::Element;
 /// # Ok::<(), attn::train::UpdateError<CpuError>>(())
 /// ```
 pub trait Algorithm: Debug + Sync {
-    /// Its name, for errors.
+    /// Its name, for errors. A checkpoint has it, and is not loaded by an algorithm of another name.
     const NAME: &'static str;
 
     /// The lists of numbers that it keeps for parameters.
@@ -182,7 +187,8 @@ pub enum ListStart {
 pub struct Update<'a, E> {
     /// The number of the step, from 1.
     pub step: u64,
-    /// How many steps have updated this parameter, with this one. Steps in which it was frozen or had no gradient do not count, so the
+    /// How many steps have updated this parameter, with this one. Steps in which it was frozen or had no gradient do not count, nor do
+    /// those before its lists were kept, with other settings. So the
     /// correction of a mean that began with 0 is by this number. PyTorch: `state["step"]`.
     pub count: u64,
     /// The name, the sizes and the module of the whole parameter.

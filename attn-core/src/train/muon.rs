@@ -1,6 +1,9 @@
 //! Muon.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Debug},
+};
 
 use super::adamw::AdamWConfig;
 use super::algorithm::{Algorithm, InvalidSetting, LearningRate, List, Update, decay_of};
@@ -8,7 +11,7 @@ use super::{Optimizer, ParameterInfo};
 use crate::{Element, kernel::optim as kernel};
 
 /// The settings of [`Muon`]. The defaults are PyTorch's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct MuonConfig {
     /// The learning rate: 0 or more.
     pub lr: f64,
@@ -26,7 +29,8 @@ pub struct MuonConfig {
     pub iterations: usize,
     /// A momentum with a norm below this is not made longer: more than 0.
     pub epsilon: f64,
-    /// Which parameters are hidden matrices. The others take steps of AdamW. A parameter that has not two axes is never one.
+    /// Which parameters are hidden matrices. The others take steps of AdamW. A parameter that has not two axes is never one,
+    /// and one with several names, such as a table that the output layer shares, is one if it is by each of them.
     pub hidden: fn(&ParameterInfo<'_>) -> bool,
     /// The settings of AdamW for the other parameters. A schedule of a [`Trainer`](super::Trainer) sets the rate of both: that of AdamW stays in
     /// proportion to [`lr`](Self::lr). A group of such parameters changes `adamw.lr`, or both rates by [`scale_lr`](Self::scale_lr).
@@ -48,6 +52,35 @@ impl MuonConfig {
     pub fn scale_lr(&mut self, factor: f64) {
         self.lr *= factor;
         self.adamw.lr *= factor;
+    }
+}
+
+/// Without the function `hidden`, which has no text: its address is another one in each process.
+impl Debug for MuonConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            lr,
+            momentum,
+            nesterov,
+            weight_decay,
+            scale,
+            coefficients,
+            iterations,
+            epsilon,
+            hidden: _,
+            adamw,
+        } = self;
+        f.debug_struct("MuonConfig")
+            .field("lr", lr)
+            .field("momentum", momentum)
+            .field("nesterov", nesterov)
+            .field("weight_decay", weight_decay)
+            .field("scale", scale)
+            .field("coefficients", coefficients)
+            .field("iterations", iterations)
+            .field("epsilon", epsilon)
+            .field("adamw", adamw)
+            .finish_non_exhaustive()
     }
 }
 

@@ -78,7 +78,7 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
 }
 
 /// The location of a parameter in a model.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct ParamPath {
     /// The name under which dfdx saves it.
     pub(crate) name: String,

@@ -34,7 +34,7 @@ pub struct OptimizerState<E, A> {
     /// What it keeps for each parameter, row-major, by the names `<parameter>.<list>`.
     pub lists: BTreeMap<String, Vec<E>>,
     /// How many steps have updated a parameter, by its name, of those that not every step has: they were [frozen](super::Optimizer::freeze),
-    /// or had no gradient.
+    /// or had no gradient, or their lists began later, with other settings.
     pub updates: BTreeMap<String, u64>,
     /// The names of the parameters that were [frozen](super::Optimizer::freeze) in the last step. In a checkpoint of a
     /// [`Trainer`](super::Trainer), of those that are frozen in the next one.

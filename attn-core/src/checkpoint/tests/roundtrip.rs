@@ -16,7 +16,7 @@ use super::{LoadOptions, Problem, STRICT, file_in, model, numbers, state};
 use crate::{
     checkpoint::{Archive, Difference, TensorType, load, load_optimizer, save, save_optimizer},
     nn,
-    train::{AdamWConfig, AdamWState},
+    train::{AdamWConfig, AdamWState, LionConfig, OptimizerState, SgdConfig},
 };
 
 const CONVERT: LoadOptions = LoadOptions {
@@ -310,6 +310,26 @@ fn a_state_is_restored_to_the_last_bit() {
         save_optimizer(&state, &path).unwrap();
         assert_eq!(load_optimizer(&model, &path, STRICT).unwrap(), state);
     }
+}
+
+#[test]
+fn a_state_of_another_algorithm_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file_in(&folder);
+    let sgd = OptimizerState::<f32, SgdConfig>::default();
+    save_optimizer(&sgd, &path).unwrap();
+    let error = load_optimizer::<_, f32, Cpu, LionConfig>(&model::<f32>(7), &path, STRICT);
+    let error = error.unwrap_err();
+    assert_eq!(
+        error.problem.to_string(),
+        "it is the state of `Sgd`, but the optimizer is `Lion`: load it with `Sgd`, or load the model alone to begin with `Lion`"
+    );
+    // Earlier versions did not write which algorithm it is.
+    let bytes = fs::read(&path).unwrap();
+    let text = String::from_utf8(bytes[8..].to_vec()).unwrap();
+    let text = text.replace("algorithm", "unrelated");
+    fs::write(&path, [&bytes[..8], text.as_bytes()].concat()).unwrap();
+    load_optimizer::<_, f32, Cpu, LionConfig>(&model::<f32>(7), &path, STRICT).unwrap();
 }
 
 #[test]

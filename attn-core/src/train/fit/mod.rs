@@ -52,8 +52,17 @@ pub trait Learner<Batch> {
     }
 
     /// The ranks that train together, if there are several.
+    ///
+    /// [`fit`] tells them of an error of a batch, of an observer, of an evaluation or of a checkpoint, and so ends them. Of an error of a
+    /// [`step`](Self::step), which all ranks may have, this learner tells them, as the [`Trainer`] in it does.
     fn collective(&mut self) -> Option<&mut dyn Collective> {
         None
+    }
+
+    /// What the other [ranks](Self::collective) are told of an error.
+    fn reason(&self, error: &Self::Error) -> String {
+        let _ = error;
+        "its run of `fit` has ended with an error".to_owned()
     }
 }
 
@@ -75,6 +84,10 @@ impl<M: Trainable, A: Algorithm, Batch: TrainBatch<M>> Learner<Batch> for Traine
 
     fn collective(&mut self) -> Option<&mut dyn Collective> {
         Trainer::collective(self)
+    }
+
+    fn reason(&self, error: &Self::Error) -> String {
+        error.to_string()
     }
 }
 
@@ -285,7 +298,7 @@ pub enum FitError<Error> {
 /// [`ControlFlow::Break`]. A run that ends this way saves a checkpoint first.
 ///
 /// Of several [ranks](Trainer::across), each calls this with its part of the batches. All end after the same step, if one of them breaks off, and save
-/// together. The numbers of evaluations are those of rank 0. Ranks with another `config` or `state` than rank 0 are an error before the first step.
+/// together. An error of one ends all of them. The numbers of evaluations are those of rank 0. Ranks with another `config` or `state` than rank 0 are an error before the first step.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, FitConfig, FitEnd, FitState, StepReport, clip_grad_norm, fit}};
@@ -360,7 +373,33 @@ pub fn fit<L, Batch, Failure>(
     batches: impl IntoIterator<Item = Result<Batch, Failure>>,
     config: FitConfig,
     state: &mut FitState,
+    observe: impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
+) -> Result<FitEnd, FitError<L::Error>>
+where
+    L: Learner<Batch>,
+    Failure: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut in_step = false;
+    let ended = run_steps(learner, batches, config, state, observe, &mut in_step);
+    let reason = match &ended {
+        Err(FitError::Failed(error)) if !in_step => Some(learner.reason(error)),
+        Err(FitError::Batch(error)) => Some(error.to_string()),
+        _ => None,
+    };
+    if let (Some(reason), Some(ranks)) = (reason, learner.collective()) {
+        ranks.fail(&reason);
+    }
+    ended
+}
+
+/// The loop of [`fit`]. It says whether it is within a step of the learner.
+fn run_steps<L, Batch, Failure>(
+    learner: &mut L,
+    batches: impl IntoIterator<Item = Result<Batch, Failure>>,
+    config: FitConfig,
+    state: &mut FitState,
     mut observe: impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
+    in_step: &mut bool,
 ) -> Result<FitEnd, FitError<L::Error>>
 where
     L: Learner<Batch>,
@@ -404,7 +443,9 @@ where
             _ => break FitEnd::NoMoreBatches,
         };
         let batch = batch.map_err(|error| FitError::Batch(error.into()))?;
+        *in_step = true;
         let report = learner.step(batch).map_err(FitError::Failed)?;
+        *in_step = false;
         if !report.skipped {
             check("training loss", report.loss, state.step + 1)?;
             check("norm of the gradients", report.grad_norm, state.step + 1)?;

@@ -103,8 +103,6 @@ struct Parts<'a, M: Trainable, A> {
     evaluate: Option<Box<Evaluate<'a, M, A>>>,
     measures: Vec<(&'static str, Box<Evaluate<'a, M, A>>)>,
     save: Option<Box<Save<'a, M, A>>>,
-    /// Whether a step has failed, of which the trainer tells the other ranks.
-    has_failed: bool,
 }
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
@@ -116,7 +114,6 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
                 evaluate: None,
                 measures: Vec::new(),
                 save: None,
-                has_failed: false,
             },
             config,
             accumulate: 1,
@@ -141,11 +138,27 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         batches: impl IntoIterator<Item = B>,
     ) -> Result<f64, TrainError<ErrOf<M>>> {
         let evaluated = self.evaluate_part(batches);
-        self.tell_ranks(&evaluated);
-        evaluated?.of_targets().ok_or(TrainError::NoTargets)
+        self.mean_of_ranks(evaluated)
     }
 
-    /// The sum over all ranks, each of which evaluates every so many-th batch.
+    /// The mean over all ranks, each of which has evaluated its part.
+    fn mean_of_ranks(
+        &mut self,
+        evaluated: Result<Mean, TrainError<ErrOf<M>>>,
+    ) -> Result<f64, TrainError<ErrOf<M>>> {
+        let sum = evaluated.and_then(|Mean { sum, targets }| {
+            let Some(ranks) = Trainer::collective(self) else {
+                return Ok(Mean { sum, targets });
+            };
+            let sums = ranks.sum(&[sum, targets])?;
+            let (sum, targets) = (sums[0], sums[1]);
+            Ok(Mean { sum, targets })
+        });
+        self.tell_ranks(&sum);
+        sum?.of_targets().ok_or(TrainError::NoTargets)
+    }
+
+    /// Evaluates every so many-th batch, of several ranks.
     fn evaluate_part<B: TrainBatch<M>>(
         &mut self,
         batches: impl IntoIterator<Item = B>,
@@ -155,10 +168,6 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let (rank, ranks) = (self.rank(), self.ranks());
         for batch in batches.into_iter().skip(rank).step_by(ranks) {
             mean.add(self, batch)?;
-        }
-        if let Some(ranks) = Trainer::collective(self) {
-            let sums = ranks.sum(&[mean.sum, mean.targets])?;
-            (mean.sum, mean.targets) = (sums[0], sums[1]);
         }
         Ok(mean)
     }
@@ -182,7 +191,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// ```
     ///
     /// # Errors
-    /// The first error of a batch, and the errors of [`evaluate_all`](Self::evaluate_all).
+    /// The first error of a batch, which ends all [ranks](Self::across), and the errors of [`evaluate_all`](Self::evaluate_all).
     #[doc(alias("validate", "eval_loop"))]
     pub fn try_evaluate_all<B: TrainBatch<M>, Failure: Into<BoxedError>>(
         &mut self,
@@ -199,11 +208,14 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
                 None
             }
         });
-        let evaluated = self.evaluate_all(batches);
-        match failed {
-            Some(error) => Err(error),
-            None => evaluated.map_err(failure),
+        let evaluated = self.evaluate_part(batches);
+        if let Some(error) = failed {
+            if let Some(ranks) = Trainer::collective(self) {
+                ranks.fail(&error.to_string());
+            }
+            return Err(error);
         }
+        self.mean_of_ranks(evaluated).map_err(failure)
     }
 }
 
@@ -292,7 +304,8 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
         self
     }
 
-    /// Ends the run after the step at which this is `true`, as when a signal handler has set it. A checkpoint is saved first.
+    /// Ends the run after the step, the evaluation or the checkpoint at which this is `true`, as when a signal handler has set it. A checkpoint is
+    /// saved first.
     ///
     /// Of several [ranks](Trainer::across), all end after the same step, whichever of them is told so.
     #[doc(alias("ctrlc", "SIGINT", "SIGTERM"))]
@@ -300,7 +313,7 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
         self.stop_when(|_| stop.load(Ordering::Relaxed))
     }
 
-    /// Ends the run after the step, or the evaluation before the first, at which this returns `true`. A checkpoint is saved first.
+    /// Ends the run after the step, the evaluation or the checkpoint at which this returns `true`. A checkpoint is saved first.
     pub fn stop_when(mut self, stop: impl FnMut(&FitState) -> bool + 'a) -> Self {
         self.stops.push(Box::new(stop));
         self
@@ -391,7 +404,7 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
         self.check_ranks()?;
         let is_first = self.parts.trainer.rank() == 0;
         let (observers, stops) = (&mut self.observers, &mut self.stops);
-        let ended = fit(
+        fit(
             &mut self.parts,
             Steps {
                 batches: batches.into_iter(),
@@ -403,38 +416,14 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
                 for observe in observers.iter_mut().filter(|_| is_first) {
                     observe(state, event)?;
                 }
-                let may_stop = match event {
-                    FitEvent::Step(_) => true,
-                    FitEvent::Evaluated(_) | FitEvent::Measured(..) => state.step == 0,
-                    FitEvent::Started(_)
-                    | FitEvent::Saving
-                    | FitEvent::Saved
-                    | FitEvent::Rank { .. } => false,
-                };
+                let may_stop = !matches!(event, FitEvent::Started(_) | FitEvent::Rank { .. });
                 let mut stops = stops.iter_mut();
                 Ok(match may_stop && stops.any(|stop| stop(state)) {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 })
             },
-        );
-        self.parts.tell_ranks(&ended);
-        ended
-    }
-}
-
-impl<M: Trainable, A: Algorithm> Parts<'_, M, A> {
-    /// Tells the other ranks of an error that they may not have.
-    fn tell_ranks(&mut self, ended: &Result<FitEnd, FitError<FitFailure>>) {
-        let is_own = match ended {
-            Err(FitError::Failed(_)) => !self.has_failed,
-            Err(FitError::Batch(_)) => true,
-            _ => false,
-        };
-        if let (true, Err(error), Some(ranks)) = (is_own, ended, Trainer::collective(self.trainer))
-        {
-            ranks.fail(&error.to_string());
-        }
+        )
     }
 }
 
@@ -478,8 +467,7 @@ where
                 Some(last) => Trainer::step(self.trainer, last),
                 None => self.trainer.apply(),
             });
-        self.has_failed = step.is_err();
-        if self.has_failed {
+        if step.is_err() {
             self.trainer.forget_batches();
         }
         Ok(step.map_err(failure)?.into())
@@ -505,5 +493,9 @@ where
 
     fn collective(&mut self) -> Option<&mut dyn Collective> {
         Trainer::collective(self.trainer)
+    }
+
+    fn reason(&self, error: &FitFailure) -> String {
+        error.to_string()
     }
 }

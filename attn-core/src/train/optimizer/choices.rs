@@ -2,22 +2,40 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::fmt::Debug;
 
 use dfdx::{nn::TensorCollection, tensor::UniqueId};
 
 use super::{Optimizer, groups::matches};
 use crate::{
     Backend, Element,
-    train::{Algorithm, UpdateError, parameters::for_each},
+    train::{
+        Algorithm, ParameterInfo, UpdateError,
+        parameters::{ParamPath, for_each},
+    },
 };
 
 /// How a parameter is updated, whatever its names are.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::train) struct Choice {
     pub(super) decays: bool,
     /// The groups that it is in, by their index.
     pub(super) groups: Vec<usize>,
     pub(super) is_frozen: bool,
+    /// The name and the module by which the algorithm knows it: see [`Algorithm`].
+    pub(super) path: ParamPath,
+}
+
+impl Choice {
+    /// What the algorithm is told of the parameter, which has these sizes.
+    pub(in crate::train) fn info<'a>(&'a self, dims: &'a [usize]) -> ParameterInfo<'a> {
+        self.path.info(dims)
+    }
+
+    /// What ranks have in common, apart from the algorithm.
+    pub(in crate::train) fn rules(&self) -> impl Debug + '_ {
+        (self.decays, &self.groups, self.is_frozen)
+    }
 }
 
 /// Freezes the parameters whose names match a pattern, or trains them again.
@@ -129,6 +147,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         let mut choices = Choices::default();
         // By the last rule that has one of its names.
         let mut frozen_by = BTreeMap::new();
+        let mut names = BTreeMap::<_, Vec<_>>::new();
         let Ok(()) = for_each(model, |path, parameter| {
             let mut rules = self.frozen.iter();
             let last = rules.rposition(|rule| matches(&rule.pattern, &path.name));
@@ -141,16 +160,40 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 ..Choice::default()
             });
             choice.is_frozen = is_frozen;
-            choice.decays &= (self.decays)(&path.info(&parameter.dims()));
+            let dims = parameter.dims();
+            choice.decays &= (self.decays)(&path.info(&dims));
             for (index, group) in self.groups.iter().enumerate() {
                 if matches(&group.pattern, &path.name) && !choice.groups.contains(&index) {
                     choice.groups.push(index);
                 }
             }
             choice.groups.sort_unstable();
+            names.entry(parameter.id()).or_default().push((path, dims));
             Ok::<_, Infallible>(())
         });
+        for (id, names) in names {
+            if let Some(choice) = choices.by_id.get_mut(&id) {
+                choice.path = self.path_for_algorithm(choice, names);
+            }
+        }
         choices
+    }
+
+    /// The one of the names of a parameter by which the algorithm knows it.
+    fn path_for_algorithm(
+        &self,
+        choice: &Choice,
+        mut names: Vec<(ParamPath, Vec<usize>)>,
+    ) -> ParamPath {
+        let mut index = 0;
+        if names.len() > 1 {
+            let first = self.with_settings(choice, |settings| {
+                let mut names = names.iter();
+                names.position(|(path, dims)| settings.is_elementwise(&path.info(dims)))
+            });
+            index = first.unwrap_or(0);
+        }
+        names.swap_remove(index).0
     }
 }
 

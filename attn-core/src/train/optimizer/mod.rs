@@ -12,7 +12,7 @@ use std::fmt::{self, Debug};
 
 use ::dfdx::{nn::TensorCollection, tensor::Gradients};
 
-pub(super) use step::Target;
+pub(super) use step::{Target, keeps};
 
 use self::{
     choices::Freeze,
@@ -208,7 +208,8 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             let mut numbers = Buffer::uninit(gradient.len());
             parameter.read(&mut numbers);
             self.update_all(vec![Target {
-                info: path.info(&dims),
+                name: &path.name,
+                dims: &dims,
                 choice,
                 start: 0,
                 numbers: &mut numbers,

@@ -73,12 +73,12 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     ) -> Result<(), UpdateError<D::Err>> {
         for_each(model, |path, parameter| {
             let dims = parameter.dims();
-            let info = path.info(&dims);
             let choice = choices.of(parameter.id());
+            let info = choice.info(&dims);
             let kept = A::LISTS
                 .iter()
                 .filter(|list| self.with_settings(choice, |settings| keeps(settings, list, &info)));
-            let kept: Vec<_> = kept.map(|list| (list, name_of(&info, list))).collect();
+            let kept: Vec<_> = kept.map(|list| (list, name_of(&path.name, list))).collect();
             let is_new = kept
                 .iter()
                 .all(|(list, name)| !list.always || !self.state.lists.contains_key(name));

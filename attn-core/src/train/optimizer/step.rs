@@ -27,12 +27,20 @@ const OF_GROUPS: &str = "[";
 
 /// A parameter in a step, or the part of it that this rank updates.
 pub(in crate::train) struct Target<'a, E> {
-    pub(in crate::train) info: ParameterInfo<'a>,
+    pub(in crate::train) name: &'a str,
+    pub(in crate::train) dims: &'a [usize],
     pub(in crate::train) choice: &'a Choice,
     /// How many elements of the parameter are before these.
     pub(in crate::train) start: usize,
     pub(in crate::train) numbers: &'a mut [E],
     pub(in crate::train) gradient: Option<&'a [E]>,
+}
+
+impl<'a, E> Target<'a, E> {
+    /// What the algorithm is told of it.
+    fn info(&self) -> ParameterInfo<'a> {
+        self.choice.info(self.dims)
+    }
 }
 
 impl<E: Element, A: Algorithm> Optimizer<E, A> {
@@ -113,16 +121,19 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 .entry(groups)
                 .or_insert_with(|| (self.settings_of_groups(groups), self.numbers_of(groups)));
         }
-        let counts = targets.iter().map(|target| match target.gradient {
-            Some(_) => self.state.count_update(target.info.name),
-            None => 0,
-        });
-        let counts: Vec<_> = counts.collect();
         let mut kept = Vec::with_capacity(targets.len());
+        let mut counts = Vec::with_capacity(targets.len());
         for target in &targets {
             let (settings, _) = &of_groups[target.choice.groups.as_slice()];
-            let settings = settings.as_ref();
-            kept.push(self.take_lists(target, settings));
+            let lists = self.take_lists(target, settings.as_ref());
+            if are_new(&lists) {
+                self.state.updates.insert(target.name.to_owned(), 0);
+            }
+            counts.push(match target.gradient {
+                Some(_) => self.state.count_update(target.name),
+                None => 0,
+            });
+            kept.push(lists);
         }
         let all = targets.into_iter().zip(&mut kept).zip(counts);
         let parts = all.filter_map(|((target, kept), count)| {
@@ -132,7 +143,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 algorithm: settings.as_ref().unwrap_or(&self.config),
                 step: self.state.step,
                 numbers,
-                info: target.info,
+                info: target.info(),
                 count,
                 decays: target.choice.decays,
                 start: target.start,
@@ -142,34 +153,35 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             })
         });
         run(parts);
-        for Kept { name, numbers } in kept.into_iter().flatten() {
+        for Kept { name, numbers, .. } in kept.into_iter().flatten() {
             if let Some(name) = name {
                 self.state.lists.insert(name, numbers);
             }
         }
     }
 
-    /// Moves the lists of a parameter out of the state.
+    /// Moves the lists of a parameter out of the state. Those that are not kept any more are dropped: they would be out of date later.
     fn take_lists(&mut self, target: &Target<'_, E>, settings: Option<&A>) -> Vec<Kept<E>> {
         let settings = settings.unwrap_or(&self.config);
         let mut kept = Vec::with_capacity(A::LISTS.len());
         for list in A::LISTS {
-            if !keeps(settings, list, &target.info) {
+            let name = name_of(target.name, list);
+            if !keeps(settings, list, &target.info()) {
+                self.state.lists.remove(&name);
                 kept.push(Kept::default());
                 continue;
             }
-            let name = name_of(&target.info, list);
-            let numbers = match (self.state.lists.get_mut(&name), list.start) {
-                (Some(numbers), _) => std::mem::take(numbers),
-                (None, ListStart::Zeros) => zeros(match list.size {
-                    ListSize::Elements => target.numbers.len(),
-                    size => size.of(target.info.dims),
-                }),
-                (None, ListStart::Parameter) => target.numbers.to_vec(),
-            };
+            let found = self.state.lists.get_mut(&name).map(std::mem::take);
+            let is_new = found.is_none();
+            let numbers = found.unwrap_or_else(|| match (list.start, list.size) {
+                (ListStart::Zeros, ListSize::Elements) => zeros(target.numbers.len()),
+                (ListStart::Zeros, size) => zeros(size.of(target.dims)),
+                (ListStart::Parameter, _) => target.numbers.to_vec(),
+            });
             kept.push(Kept {
                 name: Some(name),
                 numbers,
+                is_new,
             });
         }
         kept
@@ -181,15 +193,20 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
 struct Kept<E> {
     name: Option<String>,
     numbers: Vec<E>,
+    is_new: bool,
+}
+
+/// Whether a parameter begins with new lists, as those of an algorithm that it has been given since its last update: its updates count anew, or
+/// the means of the lists would not be corrected for their zeros.
+fn are_new<E>(lists: &[Kept<E>]) -> bool {
+    let mut kept = lists.iter().filter(|kept| kept.name.is_some()).peekable();
+    kept.peek().is_some() && kept.all(|kept| kept.is_new)
 }
 
 impl<E: Element, A: Algorithm> Optimizer<E, A> {
     /// Whether parts of a parameter can be updated by themselves: each number is, and its lists have a number for each.
-    pub(in crate::train) fn is_elementwise(
-        &self,
-        choice: &Choice,
-        parameter: &ParameterInfo<'_>,
-    ) -> bool {
+    pub(in crate::train) fn is_elementwise(&self, choice: &Choice, dims: &[usize]) -> bool {
+        let parameter = &choice.info(dims);
         self.with_settings(choice, |settings| {
             let mut kept = A::LISTS
                 .iter()
@@ -200,13 +217,17 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
 }
 
 /// Whether an algorithm keeps a list for a parameter.
-pub(super) fn keeps(settings: &impl Algorithm, list: &List, parameter: &ParameterInfo<'_>) -> bool {
+pub(in crate::train) fn keeps(
+    settings: &impl Algorithm,
+    list: &List,
+    parameter: &ParameterInfo<'_>,
+) -> bool {
     list.always || settings.keeps(list, parameter)
 }
 
 /// The name of a list in the state.
-pub(super) fn name_of(parameter: &ParameterInfo<'_>, list: &List) -> String {
-    format!("{}.{}", parameter.name, list.name)
+pub(super) fn name_of(parameter: &str, list: &List) -> String {
+    format!("{parameter}.{}", list.name)
 }
 
 /// A parameter or a part of one, with its settings.

@@ -53,6 +53,13 @@ pub(super) fn update<E: Element, A>(
     }
 }
 
+/// Drops the averages, which would stay as they are.
+pub(super) fn forget<E: Element, A>(parameters: &Parameters<E>, state: &mut OptimizerState<E, A>) {
+    for of in &parameters.all {
+        state.lists.remove(&name_of(&of.path.name));
+    }
+}
+
 /// A [`Trainer`] with the [averages](Trainer::ema) of its parameters in their place: to evaluate them, and to save the model. It goes on with
 /// its own when this is dropped.
 #[derive(Debug)]
@@ -66,7 +73,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// copies the parameters.
     ///
     /// [`averaged`](Self::averaged) evaluates and saves them. A checkpoint has them beside the parameters, and training goes on from it with the
-    /// same bits; if it has none, the next step begins them.
+    /// same bits; if it has none, the next step begins them. A trainer that keeps no averages drops them in its next step.
     ///
     /// ```
     /// use attn::{prelude::*, train::AdamWConfig};
@@ -118,16 +125,6 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self.gather_state()?;
         super::ready(&mut self.parameters, &mut self.model)?;
         Ok(())
-    }
-
-    /// The state of a checkpoint. A trainer that keeps no averages leaves them out, since they would stay as they are.
-    pub(crate) fn set_state(&mut self, mut state: OptimizerState<M::Element, A>) {
-        if self.ema.is_none() {
-            for of in self.parameters() {
-                state.lists.remove(&name_of(&of.name));
-            }
-        }
-        self.optimizer.state = state;
     }
 }
 

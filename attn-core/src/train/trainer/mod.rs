@@ -377,7 +377,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let accumulated = self.accumulate_part(batch, true);
         self.tell_ranks(&accumulated);
         accumulated?;
-        let step = self.apply();
+        let step = self.apply_part();
+        self.tell_ranks(&step);
         step.map_err(|error| self.with_operation(error, again, number))
     }
 
@@ -504,7 +505,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     ///
     /// Of several [ranks](Self::across), [`TrainError::Ranks`] if another one has failed, and [`TrainError::Update`] ends all of them.
     pub fn apply(&mut self) -> Result<TrainStep, TrainError<ErrOf<M>>> {
-        let applied = self.apply_part();
+        // The settings may have changed since the last batch.
+        let joined = match self.losses.is_empty() {
+            true => Ok(()),
+            false => self.join(),
+        };
+        let applied = joined.and_then(|()| self.apply_part());
         self.tell_ranks(&applied);
         applied
     }
@@ -740,15 +746,17 @@ fn apply<M: Trainable, A: Algorithm>(
     }
     let all = parameters.all_mut().into_iter();
     let targets = all.map(|(of, numbers, gradient)| Target {
-        info: of.path.info(&of.dims),
+        name: &of.path.name,
+        dims: &of.dims,
         choice: choices.of(of.id),
         start: of.own.start,
         numbers,
         gradient,
     });
     optimizer.update_all(targets.collect());
-    if let Some(decay) = settings.ema {
-        averaged::update(parameters, &mut optimizer.state, decay);
+    match settings.ema {
+        Some(decay) => averaged::update(parameters, &mut optimizer.state, decay),
+        None => averaged::forget(parameters, &mut optimizer.state),
     }
     if let Some(across) = across {
         across.gather(parameters)?;

@@ -295,7 +295,8 @@ impl<E: Element> Parameters<E> {
             panic!("a pass still reads the parameters");
         };
         let mut all: Vec<_> = self.all.iter().filter(|of| of.has_own()).collect();
-        all.sort_unstable_by_key(|of| of.range.start);
+        // Parameters without numbers stand where the next one begins.
+        all.sort_unstable_by_key(|of| (of.range.start, of.range.end));
         let (mut rest, mut at) = (&mut arena[..], 0);
         let numbers = all.into_iter().map(|of| {
             let own = of.own_range();
@@ -375,6 +376,18 @@ mod tests {
             between[of.range.clone()].fill(0.0);
         }
         assert!(between.iter().all(|x| *x == 0.0));
+    }
+
+    #[test]
+    fn parameters_without_numbers_stand_before_the_others() {
+        let mut model = Cpu::default().build_module::<Two, f64>();
+        let mut parameters = Parameters::of(&mut model).unwrap();
+        let start = parameters.all[0].range.start;
+        parameters.all[1].range = start..start;
+        parameters.all[1].own = 0..0;
+        let all = parameters.all_mut();
+        let found: Vec<_> = all.iter().map(|(_, numbers, _)| numbers.len()).collect();
+        assert_eq!(found, [0, 6, 10]);
     }
 
     #[test]

@@ -9,7 +9,9 @@ use super::{
     parameters::Trained,
     ready, train,
 };
-use crate::train::{Algorithm, Collective, Optimizer, collective::program, parameters::for_each};
+use crate::train::{
+    Algorithm, Collective, Optimizer, collective::program, optimizer::keeps, parameters::for_each,
+};
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Trains on several ranks: processes, or threads of one. Each has a model and a trainer with the same settings, and calls
@@ -206,8 +208,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self.across.as_mut().map(Across::collective_mut)
     }
 
-    /// Before the first step, and behind a change of what is trained: brings the ranks together, which check that they are set up the same.
+    /// Before the first step, and behind a change of what is trained or of the settings that decides who updates what: brings the ranks together,
+    /// which check that they are set up the same.
     pub(in crate::train) fn join(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
+        if self.cuts_whole_ones() {
+            self.across.iter_mut().for_each(Across::forget_shards);
+        }
         let Some(across) = self.across.as_mut().filter(|across| !across.has_shards()) else {
             return Ok(());
         };
@@ -226,13 +232,22 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let settings = (self.clip, self.seed, self.ema, self.non_finite, bucket);
         let description = || describe(&self.optimizer, &self.model, settings);
         let choices = self.optimizer.choices(&self.model);
-        let is_whole = |of: &Trained| {
-            let parameter = of.path.info(&of.dims);
-            !self.optimizer.is_elementwise(choices.of(of.id), &parameter)
-        };
+        let is_whole = |of: &Trained| !self.optimizer.is_elementwise(choices.of(of.id), &of.dims);
         across.join(parameters, bucket, is_whole, description)?;
         self.has_news = true;
         Ok(())
+    }
+
+    /// Whether each rank has a range of a parameter that is updated as a whole, since the settings have changed. It is so on all ranks.
+    fn cuts_whole_ones(&self) -> bool {
+        let (Some(across), Some(parameters)) = (&self.across, &self.parameters) else {
+            return false;
+        };
+        let choices = self.optimizer.choices(&self.model);
+        let mut trained = parameters.trained_in(0..parameters.all.len());
+        trained.any(|(index, of)| {
+            across.cuts(index) && !self.optimizer.is_elementwise(choices.of(of.id), &of.dims)
+        })
     }
 
     /// The state was set to that of all parameters, on every rank.
@@ -270,12 +285,45 @@ pub(super) fn describe<M: Trainable, A: Algorithm>(
     let Ok(()) = for_each(model, |path, parameter| {
         let dims = parameter.dims();
         let choice = choices.of(parameter.id());
-        parameters += &format!("{} {dims:?} {choice:?}\n", path.name);
-        optimizer.with_settings(choice, |of| settings += &format!("{of:?}\n"));
+        parameters += &format!("{} {dims:?} {:?}\n", path.name, choice.rules());
+        let info = choice.info(&dims);
+        optimizer.with_settings(choice, |of| {
+            let kept: Vec<_> = A::LISTS.iter().map(|list| keeps(of, list, &info)).collect();
+            settings += &format!("{of:?} {} {kept:?}\n", of.is_elementwise(&info));
+        });
         Ok::<_, Infallible>(())
     });
     Description {
         model: parameters,
         settings,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::{nn::DeviceBuildExt, tensor::Cpu};
+
+    use super::*;
+    use crate::{
+        nn::{Linear, UnbiasedLinear},
+        train::MuonConfig,
+    };
+
+    #[test]
+    fn functions_are_compared_by_what_they_return() {
+        type Two = (Linear<3, 2>, UnbiasedLinear<2, 5>);
+        let model = Cpu::default().build_module::<Two, f64>();
+        let of = |hidden| {
+            let config = MuonConfig {
+                hidden,
+                ..MuonConfig::default()
+            };
+            describe(&Optimizer::new(config), &model, ()).settings
+        };
+        let settings = of(|parameter| parameter.name.starts_with('0'));
+        // An address is another one in each process.
+        assert!(!settings.contains("0x"), "{settings}");
+        assert_eq!(settings, of(|parameter| parameter.dims == [2, 3]));
+        assert_ne!(settings, of(|_| true));
     }
 }

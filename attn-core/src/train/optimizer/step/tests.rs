@@ -57,11 +57,8 @@ fn train<A: Algorithm>(algorithm: A, steps: u64, at_a_time: usize) -> Trained {
         let all = parameters.iter_mut().zip(&gradients).enumerate();
         let mut targets: Vec<_> = all
             .map(|(index, (parameter, gradient))| Target {
-                info: ParameterInfo {
-                    name: &names[index],
-                    dims: DIMS[index],
-                    module: "",
-                },
+                name: &names[index],
+                dims: DIMS[index],
                 choice: &choice,
                 start: 0,
                 numbers: parameter,
@@ -235,11 +232,8 @@ fn small_parameters_are_updated_by_several_threads() {
             let choice = Choice::default();
             let mut parameters = vec![[0.0; 1000]; 40];
             let targets = parameters.iter_mut().map(|numbers| Target {
-                info: ParameterInfo {
-                    name: "p",
-                    dims: &[1000],
-                    module: "",
-                },
+                name: "p",
+                dims: &[1000],
                 choice: &choice,
                 start: 0,
                 numbers,

@@ -106,6 +106,12 @@ impl Across {
         self.shards.is_some()
     }
 
+    /// Whether each rank updates a range of this parameter.
+    pub(super) fn cuts(&self, parameter: usize) -> bool {
+        let shards = self.shards.as_ref();
+        shards.is_some_and(|shards| shards.cuts(parameter))
+    }
+
     /// The next step brings the ranks together again: the parameters, or which of them are trained, have changed.
     pub(super) fn forget_shards(&mut self) {
         self.shards = None;

@@ -120,6 +120,11 @@ impl Shards {
         self.owners[parameter].range(rank)
     }
 
+    /// Whether each rank updates a range of a parameter.
+    pub(super) fn cuts(&self, parameter: usize) -> bool {
+        matches!(self.owners[parameter], Owners::All { .. })
+    }
+
     pub(super) fn buckets(&self) -> &[Bucket] {
         &self.buckets
     }
