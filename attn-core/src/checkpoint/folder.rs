@@ -12,13 +12,14 @@ use serde::de::DeserializeOwned;
 
 use super::{
     CheckpointError, Contents, LoadOptions, Problem,
-    contents::{MODEL, OPTIMIZER, ranks_of, shard_name},
+    contents::{MODEL, OPTIMIZER, Shard},
     load, load_optimizer,
     optimizer::load_shards,
+    rounding_errors,
 };
 use crate::{
     Element, disk,
-    train::{Algorithm, OptimizerState},
+    train::{Algorithm, OptimizerState, RoundingErrors},
 };
 
 /// The file that names the checkpoint of the last save.
@@ -426,7 +427,8 @@ impl Checkpoint {
     /// their number.
     ///
     /// # Errors
-    /// As [`load_optimizer`]; [`Problem::Shard`] if a shard is missing, and [`Problem::OtherShard`] if one is of another step.
+    /// As [`load_optimizer`]; [`Problem::Shard`] if a shard is missing, and [`Problem::OtherShard`] if one is of another step, and
+    /// [`Problem::OtherRank`] if one is of another rank.
     pub fn load_optimizer<M, E, D, A>(
         &self,
         model: &M,
@@ -438,21 +440,35 @@ impl Checkpoint {
         D: Device<E>,
         A: Algorithm,
     {
-        let paths = self.shards()?;
+        let paths = self.shards(Shard::Optimizer)?;
         match paths.is_empty() {
             true => load_optimizer(model, self.folder.join(OPTIMIZER), options),
             false => load_shards(model, &paths, options, &self.folder),
         }
     }
 
-    /// The shards of the optimizer's state, if several ranks wrote it.
-    fn shards(&self) -> Result<Vec<PathBuf>, CheckpointError> {
+    /// What is missing of the gradients that this rank had sent, if as many ranks sent them in bf16.
+    pub(super) fn rounding_errors<E: Element>(
+        &self,
+        rank: usize,
+        ranks: usize,
+        step: u64,
+        options: LoadOptions,
+    ) -> Result<Option<RoundingErrors<E>>, CheckpointError> {
+        let paths = self.shards(Shard::RoundingErrors)?;
+        let path = paths.get(rank).filter(|_| paths.len() == ranks);
+        let load = |path| rounding_errors::load(path, rank, step, options);
+        path.map(load).transpose()
+    }
+
+    /// The files of the ranks, if they have some of this kind.
+    fn shards(&self, shard: Shard) -> Result<Vec<PathBuf>, CheckpointError> {
         let names = names(&self.folder)?;
-        let Some(ranks) = names.iter().find_map(|name| ranks_of(name)) else {
+        let Some(ranks) = names.iter().find_map(|name| shard.ranks_of(name)) else {
             return Ok(Vec::new());
         };
         let shards = (0..ranks).map(|rank| {
-            let name = shard_name(rank, ranks);
+            let name = shard.name(rank, ranks);
             match names.contains(&name) {
                 true => Ok(self.folder.join(name)),
                 false => Err(Problem::Shard { name, ranks }.at(&self.folder)),

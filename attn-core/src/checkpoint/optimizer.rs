@@ -12,6 +12,7 @@ use dfdx::{nn::TensorCollection, tensor_ops::Device};
 use super::{
     Archive, CheckpointError, LoadOptions, Mismatch, Problem, TensorType,
     archive::{Expected, compare},
+    contents::RANK,
     header::Located,
     number::{dtype_of, encode},
     tensors::{TensorKind, for_each},
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// The key of the step count in the metadata.
-const STEP: &str = "step";
+pub(super) const STEP: &str = "step";
 /// The prefix of the keys of an algorithm's numbers.
 const NUMBER: &str = "number.";
 /// The prefix of the keys of how many steps have updated a parameter.
@@ -133,6 +134,9 @@ where
     let mut found = BTreeMap::<_, Located>::new();
     for (index, archive) in archives.iter().enumerate() {
         let of = described(archive.metadata()).map_err(|problem| problem.at(&archive.path))?;
+        if archives.len() > 1 {
+            check_rank(archive, index)?;
+        }
         if index == 0 {
             state = of;
         } else if (of.step, &of.numbers, &of.frozen) == (state.step, &state.numbers, &state.frozen)
@@ -167,6 +171,16 @@ where
         }
     }
     Ok(state)
+}
+
+/// Whether a file is the shard of this rank: others may be as long.
+pub(super) fn check_rank<R>(archive: &Archive<R>, expected: usize) -> Result<(), CheckpointError> {
+    let found = archive.header.metadata.get(RANK);
+    if found.is_some_and(|found| *found == expected.to_string()) {
+        return Ok(());
+    }
+    let found = found.cloned();
+    Err(Problem::OtherRank { found, expected }.at(&archive.path))
 }
 
 /// Appends the part that a rank has of a list to those of the ranks before it. Parts have one type.
@@ -220,14 +234,14 @@ pub(super) fn stored<E: Element, A>(
     (metadata, tensors.collect())
 }
 
-fn list_of<E: Element>(len: usize) -> TensorType {
+pub(super) fn list_of<E: Element>(len: usize) -> TensorType {
     TensorType {
         dtype: dtype_of::<E>(),
         shape: vec![len],
     }
 }
 
-fn step(metadata: &Metadata) -> Result<u64, Problem> {
+pub(super) fn step(metadata: &Metadata) -> Result<u64, Problem> {
     let found = metadata.get(STEP);
     let step = found.and_then(|step| step.parse().ok());
     step.ok_or_else(|| Problem::Step {
