@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{
     CheckpointError, Problem, optimizer, rounding_errors, tensors,
-    write::{Metadata, Stored, write},
+    write::{Metadata, RANK, Stored, write},
 };
 use crate::{
     Element, disk,
@@ -25,9 +25,6 @@ use crate::{
 pub(super) const MODEL: &str = "model.safetensors";
 /// The file with the state of the optimizer of a checkpoint.
 pub(super) const OPTIMIZER: &str = "optimizer.safetensors";
-
-/// The key of the rank in the metadata of a shard.
-pub(super) const RANK: &str = "rank";
 
 /// What each rank has a file of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -110,7 +110,8 @@ impl Checkpoints {
     /// held-out data, is less than that of the best checkpoint so far. NaN is never the best.
     ///
     /// Of several [ranks](crate::train::Trainer::across), all call it with the [contents](crate::train::Trainer::contents) of their trainers. Rank 0
-    /// writes the model and the other common files, and each rank its shard of the optimizer's state, `optimizer-00001-of-00002.safetensors`. The folder gets its name when
+    /// writes the model and the other common files, and each rank its shard of the optimizer's state, `optimizer-00001-of-00002.safetensors`, and its `rounding-errors-00001-of-00002.safetensors` if it sends
+    /// [gradients in bf16](crate::train::Trainer::bf16_gradients). The folder gets its name when
     /// all are on the disk, and then the call returns on all ranks. The folder must be on a file system that all of them share. Where there is none, one
     /// rank saves alone, after [`gather_state`](crate::train::Trainer::gather_state) on all: `Contents::new().model(trainer.model())`, and `.optimizer(..)` with a clone of
     /// `trainer.state()`.

@@ -12,11 +12,10 @@ use dfdx::{nn::TensorCollection, tensor_ops::Device};
 use super::{
     Archive, CheckpointError, LoadOptions, Mismatch, Problem, TensorType,
     archive::{Expected, compare},
-    contents::RANK,
     header::Located,
     number::{dtype_of, encode},
     tensors::{TensorKind, for_each},
-    write::{Metadata, Stored, write},
+    write::{Metadata, RANK, Stored, write},
 };
 use crate::{
     Element, disk,

@@ -15,7 +15,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// its [seed](Self::seed), are the same.
     ///
     /// Of several [ranks](Self::across), all save, in a folder that they share: see [`Checkpoints::save`](super::Checkpoints::save). A run of any number of ranks goes on from it,
-    /// each of which loads it.
+    /// each of which loads it. The rounding errors of [gradients in bf16](Self::bf16_gradients) are for as many ranks as saved it.
     ///
     /// ```
     /// # use attn::{prelude::*, train::AdamWConfig};
@@ -63,7 +63,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// afterwards. To train others from the start, load the model alone: `checkpoint.load_model(trainer.model_mut(), options)`.
     ///
     /// # Errors
-    /// [`Problem::Frozen`] if other parameters were frozen; the errors of [`Checkpoint::load_model`] and [`Checkpoint::load_optimizer`]. The trainer has not changed then.
+    /// [`Problem::Frozen`] if other parameters were frozen; [`Problem::Shard`], [`Problem::OtherShard`] and [`Problem::OtherRank`] if the files of ranks
+    /// are not those of one checkpoint; the errors of [`Checkpoint::load_model`] and [`Checkpoint::load_optimizer`]. The trainer has not changed then.
     #[doc(alias("load_state_dict", "resume"))]
     pub fn load(
         &mut self,
