@@ -159,7 +159,7 @@ mod tests {
                     }
                     assert_eq!(bits, reference(x), "{x}");
                     if rounded.is_finite() {
-                        assert_eq!(f64::from(rounded) + f64::from(error), x.into());
+                        assert_eq!(f64::from(rounded) + f64::from(error), f64::from(x));
                     } else {
                         assert!(!error.is_finite());
                     }
