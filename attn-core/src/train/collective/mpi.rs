@@ -44,6 +44,9 @@ const PAUSE_AT_END: Duration = Duration::from_millis(1);
 /// How long a rank that has failed tries to say so.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long it does where a rank is gone, which receives nothing: the launcher kills the others a second later.
+const LITTLE_PATIENCE: Duration = Duration::from_millis(200);
+
 /// A rank of the processes that `mpirun` started. PyTorch: `dist.init_process_group("mpi")`.
 ///
 /// ```no_run
@@ -426,7 +429,11 @@ impl Driver {
     fn stay<'a, S: Scope<'a> + Copy>(&self, sends: &mut Sends<'a, S>, messages: Vec<Message>) -> ! {
         sends.begin(&self.world, Vec::leak(messages));
         let begin = Instant::now();
-        while !self.go_on(sends) && begin.elapsed() < PATIENCE {
+        let patience = match self.peers.borrow().has_lost() {
+            true => LITTLE_PATIENCE,
+            false => PATIENCE,
+        };
+        while !self.go_on(sends) && begin.elapsed() < patience {
             thread::sleep(PAUSE);
         }
         let _ = self.done.send(Ok(Vec::new()));

@@ -37,6 +37,7 @@ pub(super) struct Peers {
     looked: Instant,
     /// A rank that was gone the last time: what it has sent before that may still arrive.
     gone: Option<usize>,
+    has_lost: bool,
 }
 
 impl Peers {
@@ -48,7 +49,13 @@ impl Peers {
             ids: all.iter().map(id).collect(),
             looked: Instant::now(),
             gone: None,
+            has_lost: false,
         }
+    }
+
+    /// Whether a rank was named.
+    pub(super) const fn has_lost(&self) -> bool {
+        self.has_lost
     }
 
     /// A rank that is gone, of those that are missed. It is named when it has been gone for a while.
@@ -65,6 +72,7 @@ impl Peers {
         if self.gone.replace(rank) != Some(rank) {
             return None;
         }
+        self.has_lost = true;
         let reason = format!("its process, {id}, is gone: it was killed, or has crashed");
         Some(Broken {
             rank,
