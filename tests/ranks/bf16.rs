@@ -158,7 +158,7 @@ fn losses_are_near_those_of_full_gradients() {
         assert_same(&found[0][..1], &full[0][..1], 2e-3);
         assert_same(&found[0], &full[0], 2e-2);
         let last = STEPS - 1;
-        assert!(found[0][last][0] < 0.8 * found[0][0][0]);
+        assert!(found[0][last][0] < found[0][0][0]);
     }
 }
 
@@ -205,7 +205,8 @@ fn whole_parameters_are_rounded_too() {
     let [full, found] = [false, true].map(run);
     assert!(found.iter().all(|of| *of == found[0]));
     assert!(found[0] != full[0]);
-    assert_same(&found[0], &full[0], 2e-2);
+    // Muon multiplies small singular values, and their rounding, by up to 450.
+    assert_same(&found[0], &full[0], 0.2);
 }
 
 /// Steps of four batches between steps of one: errors are those of the mean of the batches.
@@ -232,11 +233,8 @@ fn errors_are_of_the_mean_of_the_batches() {
         all.into_iter().map(Result::unwrap).next().unwrap()
     };
     let [full, found]: [f64; 2] = [false, true].map(run);
-    // The last error alone is missing, of a gradient below 1.
-    assert!(
-        (full - found).abs() < 1e-3 * 2.0_f64.powi(-8),
-        "{full}, {found}"
-    );
+    // The last error alone is missing, of a gradient of a few units. Errors of sums would be eight times as large, in every step.
+    assert!((full - found).abs() < 1e-5, "{full}, {found}");
 }
 
 #[test]
