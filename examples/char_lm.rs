@@ -67,6 +67,9 @@ struct Args {
     /// Steps between two evaluations on the held-out text
     #[arg(long, default_value_t = 500)]
     eval_interval: u64,
+    /// Send gradients to the other processes in bf16
+    #[arg(long)]
+    bf16_gradients: bool,
 }
 
 fn main() -> Result<()> {
@@ -95,7 +98,8 @@ fn main() -> Result<()> {
     };
     let model = device.build_module::<Gpt, f32>();
     let trainer = model.trainer(adamw).schedule(rates).clip(1.0);
-    let mut trainer = trainer.across(ranks);
+    let trainer = trainer.across(ranks);
+    let mut trainer = trainer.bf16_gradients(args.bf16_gradients);
     let mut state = run.load(&mut trainer)?;
 
     // Blocks from random places, each with the characters that come next. A resumed run goes on with those that it would have had, and each

@@ -5,9 +5,12 @@
 //! RAYON_NUM_THREADS=1 mpirun --bind-to none -n 2 target/release/deps/ranks-...
 //! ```
 //!
+//! Each turn takes a step in every way, and prints how long they took; the table comes behind the last turn. Turns end after a minute.
+//!
 //! Without the feature `mpi`, two ranks are threads of one process, which share its threads for kernels. See `README.md` in the folder above.
 
 use std::{
+    io::Write,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -69,6 +72,9 @@ impl Collective for Shared {
     }
 }
 
+/// The time after which no turn begins.
+const ENOUGH: Duration = Duration::from_secs(60);
+
 /// A way to take a step, with the seconds of its steps, of waiting in them, and of the thread that drives MPI.
 struct Way {
     name: &'static str,
@@ -90,7 +96,7 @@ fn driven() -> f64 {
 
 fn run(ranks: impl Collective + 'static, steps: usize) -> Result<(), Failure> {
     let mut ranks = Shared(Arc::new(Mutex::new(Box::new(ranks))));
-    let way = |(name, bucket, is_early)| {
+    let way = |(name, bucket, is_early, is_bf16)| {
         let trainer = Cpu::default()
             .build_module::<Medium, f32>()
             .trainer(AdamWConfig::default());
@@ -98,6 +104,7 @@ fn run(ranks: impl Collective + 'static, steps: usize) -> Result<(), Failure> {
             0 => trainer,
             bytes => trainer.across(ranks.clone()).bucket_bytes(bytes),
         };
+        let trainer = trainer.bf16_gradients(is_bf16);
         Way {
             name,
             trainer,
@@ -106,16 +113,26 @@ fn run(ranks: impl Collective + 'static, steps: usize) -> Result<(), Failure> {
         }
     };
     let ways = [
-        ("no exchange", 0, true),
-        ("behind the pass, 25 MB", 25 << 20, false),
-        ("behind the pass, 4 MB", 4 << 20, false),
-        ("beside the pass, 25 MB", 25 << 20, true),
-        ("beside the pass, 4 MB", 4 << 20, true),
-        ("beside the pass, 1 MB", 1 << 20, true),
+        ("no exchange", 0, true, false),
+        ("behind the pass, 4 MB", 4 << 20, false, false),
+        ("beside the pass, 16 MB", 16 << 20, true, false),
+        ("beside the pass, 4 MB", 4 << 20, true, false),
+        ("beside the pass, 1 MB", 1 << 20, true, false),
+        ("beside the pass, 4 MB, bf16", 4 << 20, true, true),
     ];
     let mut ways = ways.map(way);
     let batch = || (MEDIUM.tokens(), MEDIUM.tokens());
+    let first = Collective::rank(&ranks) == 0;
+    let begin = Instant::now();
     for step in 0..=steps {
+        // Rank 0 looks at its clock for all.
+        let is_over = f64::from(u8::from(begin.elapsed() > ENOUGH));
+        if ranks.gather_numbers(&[is_over])?[0][0] > 0.0 {
+            break;
+        }
+        if first {
+            print!("turn {step}:");
+        }
         for way in &mut ways {
             ranks.barrier()?;
             let (waited, driven_before) = (ranks.waited(), driven());
@@ -129,22 +146,31 @@ fn run(ranks: impl Collective + 'static, steps: usize) -> Result<(), Failure> {
             let taken = begin.elapsed().as_secs_f64();
             let waited = (ranks.waited() - waited).as_secs_f64();
             let all = ranks.gather_numbers(&[taken, waited, driven() - driven_before])?;
+            let slowest = all.iter().map(|of| of[0]).fold(0.0, f64::max);
+            if first {
+                print!(" {:.0} ms", 1e3 * slowest);
+                std::io::stdout().flush().ok();
+            }
             if step > 0 {
                 for (at, seconds) in way.seconds.iter_mut().enumerate() {
                     seconds.push(all.iter().map(|of| of[at]).fold(0.0, f64::max));
                 }
             }
         }
+        if first {
+            println!();
+        }
     }
-    if Collective::rank(&ranks) == 0 {
-        println!("Least and median milliseconds, of the slowest rank:\n");
+    if first {
+        println!("\nLeast and median milliseconds, of the slowest rank:\n");
         println!("| gradients travel | step | waiting | thread of MPI |");
         println!("| --- | --- | --- | --- |");
         for mut way in ways {
             let cells = way.seconds.each_mut().map(|seconds| {
                 seconds.sort_by(f64::total_cmp);
-                let [least, median] = [seconds[0], seconds[seconds.len() / 2]];
-                format!("{:.1}, {:.1}", 1e3 * least, 1e3 * median)
+                let [least, median] = [seconds.first(), seconds.get(seconds.len() / 2)]
+                    .map(|seconds| 1e3 * seconds.copied().unwrap_or(f64::NAN));
+                format!("{least:.1}, {median:.1}")
             });
             println!("| {} | {} |", way.name, cells.join(" | "));
         }

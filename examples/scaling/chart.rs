@@ -5,8 +5,10 @@ use std::error::Error;
 use plotters::{coord::combinators::IntoLogRange, prelude::*};
 
 const SIZE: (u32, u32) = (1100, 540);
-/// The height of the labels of lines: four rows.
-const LABELS: u32 = 94;
+/// The rows of the labels of lines.
+const ROWS: i32 = 5;
+/// Their height.
+const LABELS: u32 = 114;
 const INK: RGBColor = RGBColor(0x16, 0x20, 0x2b);
 const GRID: RGBColor = RGBColor(0x5c, 0x66, 0x72);
 
@@ -37,7 +39,10 @@ pub(crate) fn svg(panels: &[Panel]) -> Result<String, Box<dyn Error + Send + Syn
         }
         let lines = panels.first().map_or(&[][..], |panel| &panel.lines);
         for (index, line) in (0..).zip(lines) {
-            line.draw_label(&labels, (62 + 540 * (index / 4), 14 + 20 * (index % 4)))?;
+            line.draw_label(
+                &labels,
+                (62 + 540 * (index / ROWS), 14 + 20 * (index % ROWS)),
+            )?;
         }
         area.present()?;
     }

@@ -14,7 +14,7 @@
 
 use std::{cmp::Reverse, collections::VecDeque};
 
-/// The least bytes of a bucket.
+/// The least bytes of a bucket between machines: each takes a message to every rank.
 pub(crate) const BUCKET: usize = 25 << 20;
 /// The bytes of a number.
 const NUMBER: usize = 4;
@@ -76,8 +76,12 @@ pub(crate) struct Cluster {
     pub(crate) ranks: usize,
     pub(crate) link: Link,
     pub(crate) shards: Shards,
+    /// The least bytes of a bucket, in full numbers.
+    pub(crate) bucket: usize,
     /// Whether the gradients of a bucket are sent as soon as the backward pass has them.
     pub(crate) hidden: bool,
+    /// Whether gradients are sent in bf16, in half of the bytes. They are rounded in the time in which full ones are copied.
+    pub(crate) bf16: bool,
 }
 
 /// A step as it is predicted.
@@ -114,14 +118,15 @@ pub(crate) fn step(lens: &[usize], work: &Work, cluster: &Cluster) -> Step {
     let behind = if cluster.hidden { BACKWARD } else { 0.0 };
     clocks.work(|_| (1.0 - behind) * work.compute);
     let parts = |bucket: &Bucket| behind * work.compute * bucket.bytes / all;
+    let sent = if cluster.bf16 { 0.5 } else { 1.0 };
     clocks.exchange(
         &buckets,
         if cluster.hidden { buckets.len() } else { 1 },
         |bucket, rank| parts(bucket) + work.pack * (bucket.bytes - bucket.owned[rank]),
         |bucket, rank| {
             [
-                bucket.bytes - bucket.owned[rank],
-                others * bucket.owned[rank],
+                sent * (bucket.bytes - bucket.owned[rank]),
+                sent * others * bucket.owned[rank],
             ]
         },
         |bucket, rank| work.add * others * bucket.owned[rank],
@@ -171,7 +176,7 @@ fn buckets(lens: &[usize], cluster: &Cluster) -> Vec<Bucket> {
     for (index, len) in lens.iter().enumerate().rev() {
         bytes += NUMBER * len;
         owned[owners[index]] += (NUMBER * len) as f64;
-        if bytes >= BUCKET || index == 0 {
+        if bytes >= cluster.bucket || index == 0 {
             let bytes = std::mem::take(&mut bytes) as f64;
             let whole = std::mem::replace(&mut owned, vec![0.0; cluster.ranks]);
             let owned = match cluster.shards {
@@ -320,7 +325,9 @@ mod tests {
             ranks,
             link,
             shards,
+            bucket: BUCKET,
             hidden,
+            bf16: false,
         }
     }
 
@@ -371,6 +378,37 @@ mod tests {
         assert_near(found.seconds, 1.0 + numbers + reduce + gather);
         // Rank 0 sends 2,400 and 4,000 bytes, rank 1 4,000 and 2,400; each 4 headers, and twice two numbers.
         assert_near(found.bytes, 6400.0 + 4.0 * 24.0 + 2.0 * 16.0);
+    }
+
+    #[test]
+    fn bf16_halves_the_bytes_of_gradients_alone() {
+        // A byte takes 1 us, everything else nothing. Two ranks with half of 2,000 numbers each send 4,000 bytes of gradients and of parameters.
+        let link = Link {
+            latency: 0.0,
+            per_byte: 1e-6,
+        };
+        let full = cluster(2, link, Shards::Equal, false);
+        let half = Cluster { bf16: true, ..full };
+        let [full, half] = [full, half].map(|cluster| step(&[2000], &COMPUTE, &cluster));
+        assert_near(full.bytes - half.bytes, 2000.0);
+        assert_near(full.seconds - half.seconds, 2e-3);
+        assert_near(half.bytes, 2000.0 + 4000.0 + 2.0 * 24.0 + 2.0 * 40.0);
+        // With many ranks three quarters of the bytes are left, and of the time of an exchange on a slow link.
+        let link = Link::of_gigabits(1.0, 0.0);
+        let full = cluster(64, link, Shards::Equal, false);
+        let half = Cluster { bf16: true, ..full };
+        let [full, half] = [full, half].map(|cluster| {
+            let step = step(
+                &[32 << 20],
+                &Work {
+                    update: 0.0,
+                    ..COMPUTE
+                },
+                &cluster,
+            );
+            step.seconds - COMPUTE.compute
+        });
+        assert!((half / full - 0.75).abs() < 1e-3, "{half} of {full}");
     }
 
     #[test]

@@ -217,7 +217,10 @@ impl Run {
             ranks,
             link: messages.link,
             shards: Shards::Equal,
+            // The trainer's own.
+            bucket: 4 << 20,
             hidden: true,
+            bf16: false,
         };
         cost::step(&self.lens, &work, &cluster)
     }

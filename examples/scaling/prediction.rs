@@ -17,6 +17,7 @@ struct Way {
     gigabits: f64,
     shards: Shards,
     hidden: bool,
+    bf16: bool,
     colour: RGBColor,
 }
 
@@ -25,23 +26,41 @@ const fn way(gigabits: f64, shards: Shards, hidden: bool, colour: RGBColor) -> W
         gigabits,
         shards,
         hidden,
+        bf16: false,
         colour,
     }
 }
 
-const WAYS: [Way; 8] = {
+const fn way_in_bf16(gigabits: f64, colour: RGBColor) -> Way {
+    Way {
+        bf16: true,
+        ..way(gigabits, Shards::Equal, true, colour)
+    }
+}
+
+const WAYS: [Way; 10] = {
     use Shards::{Equal, Whole};
-    let slow = [RGBColor(0xb0, 0x4a, 0x00), RGBColor(0xe0, 0x9a, 0x50)];
-    let fast = [RGBColor(0x1f, 0x5f, 0xa8), RGBColor(0x6a, 0xa8, 0xe0)];
+    let slow = [
+        RGBColor(0xb0, 0x4a, 0x00),
+        RGBColor(0xe0, 0x9a, 0x50),
+        RGBColor(0x5c, 0x24, 0x00),
+    ];
+    let fast = [
+        RGBColor(0x1f, 0x5f, 0xa8),
+        RGBColor(0x6a, 0xa8, 0xe0),
+        RGBColor(0x0c, 0x2c, 0x54),
+    ];
     [
         way(10.0, Whole, false, slow[1]),
         way(10.0, Whole, true, slow[1]),
         way(10.0, Equal, false, slow[0]),
         way(10.0, Equal, true, slow[0]),
+        way_in_bf16(10.0, slow[2]),
         way(100.0, Whole, false, fast[1]),
         way(100.0, Whole, true, fast[1]),
         way(100.0, Equal, false, fast[0]),
         way(100.0, Equal, true, fast[0]),
+        way_in_bf16(100.0, fast[2]),
     ]
 };
 
@@ -51,6 +70,7 @@ impl Way {
             (Shards::Whole, false) => "whole",
             (Shards::Whole, true) => "whole, hidden",
             (Shards::Equal, false) => "equal",
+            (Shards::Equal, true) if self.bf16 => "bf16, hidden",
             (Shards::Equal, true) => "equal, hidden",
         }
     }
@@ -61,7 +81,9 @@ impl Way {
             ranks,
             link: Link::of_gigabits(self.gigabits, latency),
             shards: self.shards,
+            bucket: cost::BUCKET,
             hidden: self.hidden,
+            bf16: self.bf16,
         };
         work.alone(&model.lens) / cost::step(&model.lens, work, &cluster).seconds
     }
@@ -74,7 +96,7 @@ pub(crate) fn print(run: &Run, messages: &Messages, options: &Options) -> Result
          - a rank has {} sequences of {GPT2_LENGTH} tokens, and cores with {:.0} GFLOP/s each; one of them copies messages\n\
          - links are full-duplex without contention; a message takes {} us and its bytes, and an operation one to each other rank\n\
          - shards are equal parts of each parameter, as implemented for updates number by number, or whole ones; gradients are \
-         exchanged behind the backward pass, or hidden in it",
+         exchanged behind the backward pass, or hidden in it; in bf16 they have half of the bytes, of equal parts",
         options.sequences,
         run.rate() / 1e9,
         options.latency,

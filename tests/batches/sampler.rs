@@ -125,6 +125,13 @@ fn the_parts_of_the_ranks_are_the_batches_of_one_process() {
         sampler().of_rank(0, 6),
         Err(DataError::Ranks { batch: 5, ranks: 6 })
     ));
+    for (rank, ranks) in [(2, 2), (7, 3), (0, 0)] {
+        let error = sampler().of_rank(rank, ranks).map(drop).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("there is no rank {rank} of {ranks}: they are counted from 0")
+        );
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
     reason = "a test that unwraps fails where it should"
 )]
 
+mod bf16;
 mod broken;
 mod equal;
 mod fit;

@@ -19,7 +19,7 @@ use attn::{
     dfdx::prelude::*,
     train::{
         AdamWConfig, Alone, Call, Collective, CollectiveError, Message, Mpi, MuonConfig, Outgoing,
-        Pending, TrainError,
+        Pending, Threads, TrainError,
     },
 };
 use training::{Dropping, Gpt, How, Model, assert_same, batch, of_gpt, steps, steps_in_a_way};
@@ -91,19 +91,25 @@ fn works(mut ranks: Mpi) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Gradients that are exchanged while others are computed give the same bits.
+/// Gradients that are exchanged while others are computed give the same bits, and so do threads in place of processes.
 fn early_is_late(ranks: &Shared) -> Result<(), Failure> {
-    for batches in [1, 3] {
-        let run = |how: How, bucket: usize| {
+    for (batches, is_bf16) in [(1, false), (3, false), (1, true), (3, true)] {
+        let run = |ranks: Box<dyn Collective>, how: How, bucket: usize| {
             let model = Gpt::<f64, Cpu>::with_seed(ranks.rank() as u64);
-            let trainer = model.trainer(AdamWConfig::default());
-            let mut trainer = trainer.across(ranks.clone()).bucket_bytes(bucket);
+            let trainer = model.trainer(AdamWConfig::default()).across(ranks);
+            let mut trainer = trainer.bf16_gradients(is_bf16).bucket_bytes(bucket);
             steps_in_a_way(&mut trainer, batches, how, of_gpt)
         };
-        let expected = run(How::Late, 1 << 20)?;
+        let mpi = || Box::new(ranks.clone());
+        let expected = run(mpi(), How::Late, 1 << 20)?;
         assert!(expected[0] != expected[5]);
         // Every parameter is a bucket of its own.
-        assert_eq!(run(How::Early, 1)?, expected, "{batches} batches");
+        let found = run(mpi(), How::Early, 1)?;
+        assert_eq!(found, expected, "{batches} batches, bf16: {is_bf16}");
+        for of_thread in Threads::run(ranks.ranks(), |rank| run(Box::new(rank), How::Early, 1)) {
+            let of_thread = of_thread.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            assert_eq!(of_thread, expected, "{batches} batches, bf16: {is_bf16}");
+        }
     }
     Ok(())
 }

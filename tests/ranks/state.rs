@@ -327,10 +327,31 @@ fn each_rank_writes_its_shard_and_one_the_rest() {
     let error = load(&checkpoints).unwrap_err();
     assert!(matches!(error.problem, Problem::OtherShard), "{error}");
     assert_eq!(error.path, of(1, 2));
+    // The parts of two ranks, changed with each other: they may be as long.
+    let [first, third] = [1, 3].map(|rank| fs::read(of(1, rank)).unwrap());
+    fs::write(of(1, 1), &third).unwrap();
+    fs::copy(of(1, 3), of(1, 2)).unwrap();
+    fs::write(of(1, 3), &first).unwrap();
+    let error = load(&checkpoints).unwrap_err();
+    let Problem::OtherRank { found, expected: 0 } = &error.problem else {
+        panic!("{error}")
+    };
+    assert_eq!(found.as_deref(), Some("2"));
+    assert_eq!(error.path, of(1, 1));
+    assert!(
+        error
+            .to_string()
+            .contains("the shard of rank 2, in place of that of rank 0")
+    );
     // A part twice in place of another one.
+    fs::write(of(1, 1), &first).unwrap();
+    fs::write(of(1, 3), &third).unwrap();
     fs::copy(of(1, 1), of(1, 2)).unwrap();
     let error = load(&checkpoints).unwrap_err();
-    assert!(matches!(error.problem, Problem::Mismatch(_)), "{error}");
+    assert!(
+        matches!(error.problem, Problem::OtherRank { .. }),
+        "{error}"
+    );
     fs::remove_file(of(1, 2)).unwrap();
     let error = load(&checkpoints).unwrap_err();
     let Problem::Shard { name, ranks: 3 } = &error.problem else {

@@ -124,10 +124,7 @@ impl<T: Tokens, D: TensorFromVec<usize>> RandomBlocks<T, D> {
     /// PyTorch: `DistributedSampler(num_replicas=ranks, rank=rank)`.
     ///
     /// # Errors
-    /// [`DataError::Ranks`] if there are more ranks than blocks in a batch.
-    ///
-    /// # Panics
-    /// If there is no such rank.
+    /// [`DataError::Ranks`] if there are more ranks than blocks in a batch; [`DataError::Rank`] if there is no such rank.
     #[doc(alias("DistributedSampler", "num_replicas"))]
     pub fn of_rank(mut self, rank: usize, ranks: usize) -> Result<Self, DataError> {
         self.share = Share::new(rank, ranks, self.shape.0)?;

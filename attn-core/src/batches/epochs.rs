@@ -118,10 +118,7 @@ macro_rules! epochs {
         /// PyTorch: `DistributedSampler(num_replicas=ranks, rank=rank)`.
         ///
         /// # Errors
-        /// [`DataError::Ranks`] if there are more ranks than rows in a full batch.
-        ///
-        /// # Panics
-        /// If there is no such rank.
+        /// [`DataError::Ranks`] if there are more ranks than rows in a full batch; [`DataError::Rank`] if there is no such rank.
         #[doc(alias("DistributedSampler", "num_replicas"))]
         pub fn of_rank(mut self, rank: usize, ranks: usize) -> Result<Self, DataError> {
             self.epochs.share = Share::new(rank, ranks, self.$($batch_size)*)?;

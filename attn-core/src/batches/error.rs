@@ -58,6 +58,15 @@ pub enum DataError {
         ranks: usize,
     },
 
+    /// There is no such rank.
+    #[error("there is no rank {rank} of {ranks}: they are counted from 0")]
+    Rank {
+        /// The rank.
+        rank: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+
     /// A file has no tokens.
     #[error("{path} is empty", path = path.display())]
     Empty {

@@ -17,7 +17,9 @@ impl Share {
 
     /// The rows of a rank, where a full batch has this number of rows.
     pub(super) fn new(rank: usize, ranks: usize, batch: usize) -> Result<Self, DataError> {
-        assert!(rank < ranks, "there is no rank {rank} of {ranks}");
+        if rank >= ranks {
+            return Err(DataError::Rank { rank, ranks });
+        }
         match batch < ranks {
             true => Err(DataError::Ranks { batch, ranks }),
             false => Ok(Self { rank, ranks }),

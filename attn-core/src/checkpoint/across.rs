@@ -9,9 +9,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::{
-    Checkpoint, CheckpointError, Checkpoints, Contents, Problem, Run, contents::shard_name,
-};
+use super::{Checkpoint, CheckpointError, Checkpoints, Contents, Problem, Run};
 use crate::{disk, train::Collective};
 
 impl Checkpoints {
@@ -107,7 +105,7 @@ impl Checkpoints {
         if !unfinished.is_dir() {
             return Err(Problem::NotShared { rank }.at(self.folder()));
         }
-        contents.write_shard(&unfinished, &shard_name(rank, ranks))?;
+        contents.write_shards(&unfinished, rank, ranks)?;
         match rank {
             0 => contents.write(&unfinished),
             _ => Ok(()),
@@ -122,13 +120,13 @@ impl Checkpoints {
         ranks: usize,
     ) -> Result<(), CheckpointError> {
         let unfinished = self.unfinished(step);
-        let is_there = |rank: &usize| unfinished.join(shard_name(*rank, ranks)).is_file();
-        match (0..ranks).find(|rank| !is_there(rank)) {
-            Some(rank) if contents.is_sharded() => {
-                Err(Problem::NotShared { rank }.at(self.folder()))
+        for shard in contents.shards() {
+            let is_there = |rank: &usize| unfinished.join(shard.name(*rank, ranks)).is_file();
+            if let Some(rank) = (0..ranks).find(|rank| !is_there(rank)) {
+                return Err(Problem::NotShared { rank }.at(self.folder()));
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 }
 

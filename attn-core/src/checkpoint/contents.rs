@@ -13,12 +13,12 @@ use dfdx::{nn::TensorCollection, tensor_ops::Device};
 use serde::Serialize;
 
 use super::{
-    CheckpointError, Problem, optimizer, tensors,
-    write::{Metadata, write},
+    CheckpointError, Problem, optimizer, rounding_errors, tensors,
+    write::{Metadata, RANK, Stored, write},
 };
 use crate::{
     Element, disk,
-    train::{Algorithm, Collective, OptimizerState, Own},
+    train::{Algorithm, Collective, OptimizerState, Own, RoundingErrors},
 };
 
 /// The file with the weights of a checkpoint.
@@ -26,19 +26,39 @@ pub(super) const MODEL: &str = "model.safetensors";
 /// The file with the state of the optimizer of a checkpoint.
 pub(super) const OPTIMIZER: &str = "optimizer.safetensors";
 
-/// The file with the shard of a rank, counted from 1.
-pub(super) fn shard_name(rank: usize, ranks: usize) -> String {
-    format!("optimizer-{:05}-of-{ranks:05}.safetensors", rank + 1)
+/// What each rank has a file of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shard {
+    /// Its part of the optimizer's state.
+    Optimizer,
+    /// What is missing of the gradients that it sends in bf16.
+    RoundingErrors,
 }
 
-/// How many ranks wrote the shard that has this name.
-pub(super) fn ranks_of(name: &str) -> Option<usize> {
-    let numbers = name
-        .strip_prefix("optimizer-")?
-        .strip_suffix(".safetensors")?;
-    let (rank, ranks) = numbers.split_once("-of-")?;
-    let (rank, ranks): (usize, usize) = (rank.parse().ok()?, ranks.parse().ok()?);
-    (rank > 0 && shard_name(rank - 1, ranks) == name).then_some(ranks)
+impl Shard {
+    /// The file of a rank, which is counted from 1 in it.
+    pub(super) fn name(self, rank: usize, ranks: usize) -> String {
+        let prefix = self.prefix();
+        format!("{prefix}-{:05}-of-{ranks:05}.safetensors", rank + 1)
+    }
+
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Optimizer => "optimizer",
+            Self::RoundingErrors => "rounding-errors",
+        }
+    }
+
+    /// How many ranks wrote the file that has this name.
+    pub(super) fn ranks_of(self, name: &str) -> Option<usize> {
+        let numbers = name
+            .strip_prefix(self.prefix())?
+            .strip_prefix('-')?
+            .strip_suffix(".safetensors")?;
+        let (rank, ranks) = numbers.split_once("-of-")?;
+        let (rank, ranks): (usize, usize) = (rank.parse().ok()?, ranks.parse().ok()?);
+        (rank > 0 && self.name(rank - 1, ranks) == name).then_some(ranks)
+    }
 }
 
 /// The files of a new checkpoint.
@@ -56,14 +76,14 @@ pub(super) fn ranks_of(name: &str) -> Option<usize> {
 #[derive(Default)]
 pub struct Contents<'a> {
     files: Vec<(String, Box<WriteFile<'a>>)>,
-    /// The ranks that save together, if there are several: rank 0 writes the files, and each one its shard.
+    /// The ranks that save together, if there are several: rank 0 writes the files, and each one its shards.
     across: Option<Across<'a>>,
 }
 
 struct Across<'a> {
     ranks: RefCell<&'a mut dyn Collective>,
-    /// The state of the optimizer, without which it is among the files.
-    shard: Option<Box<WriteFile<'a>>>,
+    /// The state of the optimizer may be among the files instead.
+    shards: Vec<(Shard, Box<WriteFile<'a>>)>,
 }
 
 type WriteFile<'a> = dyn Fn(&mut dyn Write) -> Result<(), Problem> + 'a;
@@ -98,22 +118,43 @@ impl<'a> Contents<'a> {
     pub(super) fn across(mut self, ranks: &'a mut dyn Collective) -> Self {
         self.across = Some(Across {
             ranks: RefCell::new(ranks),
-            shard: None,
+            shards: Vec::new(),
         });
         self
     }
 
     /// Adds the part of the lists that this rank has, as its shard.
     pub(super) fn shard<E: Element, A: Algorithm>(
-        mut self,
+        self,
         state: &'a OptimizerState<E, A>,
         own: &'a Own,
     ) -> Self {
+        self.of_rank(Shard::Optimizer, move || {
+            optimizer::stored(state, Some(own))
+        })
+    }
+
+    /// Adds what is missing of the gradients that this rank has sent until this step.
+    pub(super) fn rounding_errors<E: Element>(
+        self,
+        errors: &'a RoundingErrors<E>,
+        step: u64,
+    ) -> Self {
+        self.of_rank(Shard::RoundingErrors, move || {
+            rounding_errors::stored(errors, step)
+        })
+    }
+
+    /// Adds a file of this rank.
+    fn of_rank(mut self, shard: Shard, stored: impl Fn() -> (Metadata, Vec<Stored>) + 'a) -> Self {
         if let Some(across) = &mut self.across {
-            across.shard = Some(Box::new(|file| {
-                let (metadata, tensors) = optimizer::stored(state, Some(own));
+            let rank = across.ranks.get_mut().rank();
+            let write = move |file: &mut dyn Write| {
+                let (mut metadata, tensors) = stored();
+                metadata.insert(RANK.into(), rank.to_string());
                 write(file, metadata, &tensors)
-            }));
+            };
+            across.shards.push((shard, Box::new(write)));
         }
         self
     }
@@ -124,10 +165,10 @@ impl<'a> Contents<'a> {
         across.map(|across| across.ranks.borrow_mut())
     }
 
-    /// Whether each rank has a shard.
-    pub(super) fn is_sharded(&self) -> bool {
-        let across = self.across.as_ref();
-        across.is_some_and(|across| across.shard.is_some())
+    /// What each rank has a file of.
+    pub(super) fn shards(&self) -> impl Iterator<Item = Shard> {
+        let shards = self.across.iter().flat_map(|across| &across.shards);
+        shards.map(|(shard, _)| *shard)
     }
 
     /// Adds any other value, as JSON. JSON has no NaN and no infinity: they are saved as `null`.
@@ -159,11 +200,16 @@ impl<'a> Contents<'a> {
         Ok(disk::sync_folder(folder)?)
     }
 
-    /// Writes the shard of this rank into the folder, which is there, and syncs it to the disk.
-    pub(super) fn write_shard(&self, folder: &Path, name: &str) -> Result<(), CheckpointError> {
-        let across = self.across.as_ref();
-        if let Some(write) = across.and_then(|across| across.shard.as_ref()) {
-            create(&folder.join(name), write)?;
+    /// Writes the shards of this rank into the folder, which is there, and syncs them to the disk.
+    pub(super) fn write_shards(
+        &self,
+        folder: &Path,
+        rank: usize,
+        ranks: usize,
+    ) -> Result<(), CheckpointError> {
+        let shards = self.across.iter().flat_map(|across| &across.shards);
+        for (shard, write) in shards {
+            create(&folder.join(shard.name(rank, ranks)), write)?;
             disk::sync_folder(folder)?;
         }
         Ok(())

@@ -121,6 +121,18 @@ pub enum Problem {
     #[error("it is not of the same step as the shards before it: take all files of one checkpoint")]
     OtherShard,
 
+    /// A shard has the name of the file of another rank.
+    #[error(
+        "it is the shard of {}, in place of that of rank {expected}: give the files the names that they had",
+        found.as_ref().map_or("no rank".into(), |rank| format!("rank {rank}"))
+    )]
+    OtherRank {
+        /// The rank that its metadata name, from 0.
+        found: Option<String>,
+        /// The rank that its name says.
+        expected: usize,
+    },
+
     /// A rank does not see the files of another one.
     #[error(
         "rank {rank} does not see what rank 0 wrote here: the folder must be on a file system that all ranks share"

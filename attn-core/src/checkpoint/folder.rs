@@ -12,13 +12,14 @@ use serde::de::DeserializeOwned;
 
 use super::{
     CheckpointError, Contents, LoadOptions, Problem,
-    contents::{MODEL, OPTIMIZER, ranks_of, shard_name},
+    contents::{MODEL, OPTIMIZER, Shard},
     load, load_optimizer,
     optimizer::load_shards,
+    rounding_errors,
 };
 use crate::{
     Element, disk,
-    train::{Algorithm, OptimizerState},
+    train::{Algorithm, OptimizerState, RoundingErrors},
 };
 
 /// The file that names the checkpoint of the last save.
@@ -109,7 +110,8 @@ impl Checkpoints {
     /// held-out data, is less than that of the best checkpoint so far. NaN is never the best.
     ///
     /// Of several [ranks](crate::train::Trainer::across), all call it with the [contents](crate::train::Trainer::contents) of their trainers. Rank 0
-    /// writes the model and the other common files, and each rank its shard of the optimizer's state, `optimizer-00001-of-00002.safetensors`. The folder gets its name when
+    /// writes the model and the other common files, and each rank its shard of the optimizer's state, `optimizer-00001-of-00002.safetensors`, and its `rounding-errors-00001-of-00002.safetensors` if it sends
+    /// [gradients in bf16](crate::train::Trainer::bf16_gradients). The folder gets its name when
     /// all are on the disk, and then the call returns on all ranks. The folder must be on a file system that all of them share. Where there is none, one
     /// rank saves alone, after [`gather_state`](crate::train::Trainer::gather_state) on all: `Contents::new().model(trainer.model())`, and `.optimizer(..)` with a clone of
     /// `trainer.state()`.
@@ -426,7 +428,8 @@ impl Checkpoint {
     /// their number.
     ///
     /// # Errors
-    /// As [`load_optimizer`]; [`Problem::Shard`] if a shard is missing, and [`Problem::OtherShard`] if one is of another step.
+    /// As [`load_optimizer`]; [`Problem::Shard`] if a shard is missing, and [`Problem::OtherShard`] if one is of another step, and
+    /// [`Problem::OtherRank`] if one is of another rank.
     pub fn load_optimizer<M, E, D, A>(
         &self,
         model: &M,
@@ -438,21 +441,35 @@ impl Checkpoint {
         D: Device<E>,
         A: Algorithm,
     {
-        let paths = self.shards()?;
+        let paths = self.shards(Shard::Optimizer)?;
         match paths.is_empty() {
             true => load_optimizer(model, self.folder.join(OPTIMIZER), options),
             false => load_shards(model, &paths, options, &self.folder),
         }
     }
 
-    /// The shards of the optimizer's state, if several ranks wrote it.
-    fn shards(&self) -> Result<Vec<PathBuf>, CheckpointError> {
+    /// What is missing of the gradients that this rank had sent, if as many ranks sent them in bf16.
+    pub(super) fn rounding_errors<E: Element>(
+        &self,
+        rank: usize,
+        ranks: usize,
+        step: u64,
+        options: LoadOptions,
+    ) -> Result<Option<RoundingErrors<E>>, CheckpointError> {
+        let paths = self.shards(Shard::RoundingErrors)?;
+        let path = paths.get(rank).filter(|_| paths.len() == ranks);
+        let load = |path| rounding_errors::load(path, rank, step, options);
+        path.map(load).transpose()
+    }
+
+    /// The files of the ranks, if they have some of this kind.
+    fn shards(&self, shard: Shard) -> Result<Vec<PathBuf>, CheckpointError> {
         let names = names(&self.folder)?;
-        let Some(ranks) = names.iter().find_map(|name| ranks_of(name)) else {
+        let Some(ranks) = names.iter().find_map(|name| shard.ranks_of(name)) else {
             return Ok(Vec::new());
         };
         let shards = (0..ranks).map(|rank| {
-            let name = shard_name(rank, ranks);
+            let name = shard.name(rank, ranks);
             match names.contains(&name) {
                 true => Ok(self.folder.join(name)),
                 false => Err(Problem::Shard { name, ranks }.at(&self.folder)),

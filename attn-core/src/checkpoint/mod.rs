@@ -110,6 +110,7 @@ pub mod layout;
 mod model;
 mod number;
 mod optimizer;
+mod rounding_errors;
 mod run;
 mod tensors;
 mod trainer;

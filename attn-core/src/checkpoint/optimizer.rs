@@ -15,7 +15,7 @@ use super::{
     header::Located,
     number::{dtype_of, encode},
     tensors::{TensorKind, for_each},
-    write::{Metadata, Stored, write},
+    write::{Metadata, RANK, Stored, write},
 };
 use crate::{
     Element, disk,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The key of the step count in the metadata.
-const STEP: &str = "step";
+pub(super) const STEP: &str = "step";
 /// The key of the name of the algorithm. States of earlier versions have none.
 const ALGORITHM: &str = "algorithm";
 /// The prefix of the keys of an algorithm's numbers.
@@ -135,6 +135,9 @@ where
     let mut found = BTreeMap::<_, Located>::new();
     for (index, archive) in archives.iter().enumerate() {
         let of = described(archive.metadata()).map_err(|problem| problem.at(&archive.path))?;
+        if archives.len() > 1 {
+            check_rank(archive, index)?;
+        }
         if index == 0 {
             state = of;
         } else if (of.step, &of.numbers, &of.frozen) == (state.step, &state.numbers, &state.frozen)
@@ -169,6 +172,16 @@ where
         }
     }
     Ok(state)
+}
+
+/// Whether a file is the shard of this rank: others may be as long.
+pub(super) fn check_rank<R>(archive: &Archive<R>, expected: usize) -> Result<(), CheckpointError> {
+    let found = archive.header.metadata.get(RANK);
+    if found.is_some_and(|found| *found == expected.to_string()) {
+        return Ok(());
+    }
+    let found = found.cloned();
+    Err(Problem::OtherRank { found, expected }.at(&archive.path))
 }
 
 /// Appends the part that a rank has of a list to those of the ranks before it. Parts have one type.
@@ -231,14 +244,14 @@ pub(super) fn stored<E: Element, A: Algorithm>(
     (metadata, tensors.collect())
 }
 
-fn list_of<E: Element>(len: usize) -> TensorType {
+pub(super) fn list_of<E: Element>(len: usize) -> TensorType {
     TensorType {
         dtype: dtype_of::<E>(),
         shape: vec![len],
     }
 }
 
-fn step(metadata: &Metadata) -> Result<u64, Problem> {
+pub(super) fn step(metadata: &Metadata) -> Result<u64, Problem> {
     let found = metadata.get(STEP);
     let step = found.and_then(|step| step.parse().ok());
     step.ok_or_else(|| Problem::Step {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Checkpoint, CheckpointError, Contents, LoadOptions, Problem};
-use crate::train::{Algorithm, Trainable, Trainer};
+use crate::train::{Algorithm, OfRank, Trainable, Trainer};
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// The contents of a checkpoint: the model and the state of the optimizer, with the [averages](Self::ema) if there are any. The program adds
@@ -15,7 +15,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// its [seed](Self::seed), are the same.
     ///
     /// Of several [ranks](Self::across), all save, in a folder that they share: see [`Checkpoints::save`](super::Checkpoints::save). A run of any number of ranks goes on from it,
-    /// each of which loads it.
+    /// each of which loads it. The rounding errors of [gradients in bf16](Self::bf16_gradients) are for as many ranks as saved it.
     ///
     /// ```
     /// # use attn::{prelude::*, train::AdamWConfig};
@@ -43,12 +43,19 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self.model();
         let frozen = self.frozen();
         self.state_mut().frozen = frozen;
-        let (model, state, across) = self.parts();
+        let (model, state, of_rank) = self.parts();
         let contents = Contents::new().model(model);
-        match across {
+        let Some(OfRank { ranks, own, errors }) = of_rank else {
+            return contents.optimizer(state);
+        };
+        let contents = contents.across(ranks);
+        let contents = match own {
             None => contents.optimizer(state),
-            Some((ranks, None)) => contents.optimizer(state).across(ranks),
-            Some((ranks, Some(own))) => contents.across(ranks).shard(state, own),
+            Some(own) => contents.shard(state, own),
+        };
+        match errors {
+            None => contents,
+            Some(errors) => contents.rounding_errors(errors, state.step),
         }
     }
 
@@ -56,7 +63,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// afterwards. To train others from the start, load the model alone: `checkpoint.load_model(trainer.model_mut(), options)`.
     ///
     /// # Errors
-    /// [`Problem::Frozen`] if other parameters were frozen; the errors of [`Checkpoint::load_model`] and [`Checkpoint::load_optimizer`]. The trainer has not changed then.
+    /// [`Problem::Frozen`] if other parameters were frozen; [`Problem::Shard`], [`Problem::OtherShard`] and [`Problem::OtherRank`] if the files of ranks
+    /// are not those of one checkpoint; the errors of [`Checkpoint::load_model`] and [`Checkpoint::load_optimizer`]. The trainer has not changed then.
     #[doc(alias("load_state_dict", "resume"))]
     pub fn load(
         &mut self,
@@ -66,10 +74,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let state = checkpoint.load_optimizer(self.model(), options)?;
         check_frozen(&state.frozen, &self.frozen())
             .map_err(|problem| problem.at(checkpoint.folder()))?;
+        let [rank, ranks] = [self.rank(), self.ranks()];
+        let errors = checkpoint.rounding_errors(rank, ranks, state.step, options)?;
         checkpoint.load_model(self.model_to_load(), options)?;
         self.read_again();
         *self.state_mut() = state;
-        self.state_is_whole();
+        self.state_is_whole(errors);
         Ok(())
     }
 }

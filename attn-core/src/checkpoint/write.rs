@@ -13,6 +13,9 @@ use super::{
 /// The key of the checksum in the metadata.
 pub(super) const CHECKSUM: &str = "crc32";
 
+/// The key of the rank in the metadata of a shard.
+pub(super) const RANK: &str = "rank";
+
 pub(super) type Metadata = BTreeMap<String, String>;
 
 /// A tensor to write.

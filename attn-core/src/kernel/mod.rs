@@ -9,6 +9,7 @@
 pub mod activation;
 pub mod attention;
 pub mod axis;
+pub mod bf16;
 mod compiled;
 pub mod concat;
 pub mod contraction;
@@ -63,6 +64,7 @@ pub trait Kernels:
     + attention::HeadTransforms<Self>
     + attention::Rotations<Self>
     + axis::Axes<Self>
+    + bf16::Rounding<Self>
     + concat::Concat<Self>
     + contraction::Contractions<Self>
     + convolution::Convolutions<Self>

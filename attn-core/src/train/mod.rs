@@ -151,7 +151,7 @@ pub use schedule_free::{ScheduleFree, ScheduleFreeConfig};
 pub use sgd::{Sgd, SgdConfig};
 pub use state::OptimizerState;
 pub(crate) use state::Own;
-pub(crate) use trainer::AVERAGE;
+pub(crate) use trainer::{AVERAGE, OfRank, RoundingErrors};
 pub use trainer::{
     Averaged, Counted, NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer,
     TrainerParameter,

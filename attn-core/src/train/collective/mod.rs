@@ -4,6 +4,8 @@ mod error;
 mod link;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg(any(test, feature = "mpi"))]
+mod peers;
 mod processes;
 mod program;
 mod threads;

@@ -4,6 +4,7 @@
 //! [`begin`](super::Collective::begin) and [`wait`](super::Collective::wait) goes on beside it.
 
 use std::{
+    cell::RefCell,
     mem,
     sync::{
         Arc,
@@ -19,12 +20,13 @@ use mpi::{
     environment::Threading,
     request::{Request, Scope, StaticScope},
     topology::{Process, SimpleCommunicator},
-    traits::{Communicator, Destination, Equivalence, Source},
+    traits::{Communicator, CommunicatorCollectives, Destination, Equivalence, Source},
 };
 
 use super::{
     CollectiveError, Message,
     link::{self, Broken, End, Link, Sequence, end_of},
+    peers::{self, Peers},
 };
 
 /// The tag of all messages.
@@ -41,6 +43,9 @@ const PAUSE_AT_END: Duration = Duration::from_millis(1);
 
 /// How long a rank that has failed tries to say so.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long it does where a rank is gone, which receives nothing: the launcher kills the others a second later.
+const LITTLE_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A rank of the processes that `mpirun` started. PyTorch: `dist.init_process_group("mpi")`.
 ///
@@ -61,6 +66,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// A process has one, which is dropped before the process ends. A rank that panics or fails tells the others, and ends MPI in no other way
 /// than by the end of its process: `mpirun` ends those that are left.
+///
+/// A rank whose process is killed is named by the others on its machine, on Linux: the operation in which they wait for it is
+/// [`CollectiveError::Failed`]. Open MPI's `mpirun` sends them SIGTERM in the same moment, and kills them a second later. So a program has the
+/// time to print the error if it handles SIGTERM, as one does whose [`fit`](crate::train::Trainer::fit) saves and stops. Of a rank on another machine the
+/// launcher alone tells.
 #[derive(Debug)]
 pub struct Mpi {
     rank: usize,
@@ -99,9 +109,12 @@ impl Mpi {
                 return;
             }
             let world = universe.world();
+            let mut all = vec![0; 2 * world.size() as usize];
+            world.all_gather_into(&peers::own(), &mut all[..]);
             if begun.send(Ok([world.rank(), world.size()])).is_ok() {
                 let driver = Driver {
                     world,
+                    peers: RefCell::new(Peers::new(all.as_chunks().0)),
                     done: to_rank.clone(),
                     is_waiting: flag,
                 };
@@ -283,6 +296,7 @@ impl<'a, S: Scope<'a>> Receive<'a, S> {
 /// What the thread has.
 struct Driver {
     world: SimpleCommunicator,
+    peers: RefCell<Peers>,
     done: Sender<Result<Vec<Option<Message>>, Broken>>,
     is_waiting: Arc<AtomicBool>,
 }
@@ -323,6 +337,11 @@ impl Driver {
                 incoming.iter_mut().for_each(Incoming::add_chunk);
             }
             while !sends.are_complete() {
+                // A rank that is gone does not receive the rest.
+                let missing = self.peers.borrow_mut().missing(|rank| rank != own);
+                if let Some(broken) = missing.filter(|_| !is_last) {
+                    self.end(broken, is_last, jobs, &mut sends);
+                }
                 self.pause();
             }
         });
@@ -363,6 +382,11 @@ impl Driver {
                     break;
                 }
                 sends.are_complete();
+                let is_missed = |rank: usize| !matches!(receives[rank].1, Receive::Complete);
+                let missing = self.peers.borrow_mut().missing(is_missed);
+                if let Some(broken) = missing {
+                    self.end(broken, is_last, jobs, sends);
+                }
                 self.pause();
             }
         });
@@ -405,7 +429,11 @@ impl Driver {
     fn stay<'a, S: Scope<'a> + Copy>(&self, sends: &mut Sends<'a, S>, messages: Vec<Message>) -> ! {
         sends.begin(&self.world, Vec::leak(messages));
         let begin = Instant::now();
-        while !self.go_on(sends) && begin.elapsed() < PATIENCE {
+        let patience = match self.peers.borrow().has_lost() {
+            true => LITTLE_PATIENCE,
+            false => PATIENCE,
+        };
+        while !self.go_on(sends) && begin.elapsed() < patience {
             thread::sleep(PAUSE);
         }
         let _ = self.done.send(Ok(Vec::new()));

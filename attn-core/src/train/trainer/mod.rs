@@ -17,7 +17,7 @@ use dfdx::{
 };
 
 use self::{
-    across::{Across, BUCKET_BYTES, Exchange, RanksAndOwn, Share},
+    across::{Across, Exchange, Share, Traffic},
     finite::{Search, parts},
     model::StepTape,
     parameters::Parameters,
@@ -32,6 +32,7 @@ use crate::{
     fused::{Operation, StepSeeds},
 };
 
+pub(crate) use across::{OfRank, RoundingErrors};
 pub(crate) use averaged::AVERAGE;
 pub use averaged::Averaged;
 pub use counted::Counted;
@@ -115,11 +116,11 @@ pub struct Trainer<M: Trainable, A> {
     /// The first operation of them that is not finite.
     first: Option<Search<M>>,
     /// The other ranks, if there are some.
-    across: Option<Across>,
+    across: Option<Across<M::Element>>,
     /// Whether the state is a share of that of ranks that are no longer there.
     has_share: bool,
-    /// The bytes of the gradients that ranks exchange at a time.
-    bucket_bytes: usize,
+    /// How ranks exchange gradients.
+    traffic: Traffic,
 }
 
 /// A parameter of the model of a [`Trainer`].
@@ -156,7 +157,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             first: None,
             across: None,
             has_share: false,
-            bucket_bytes: BUCKET_BYTES,
+            traffic: Traffic::default(),
         }
     }
 
@@ -320,10 +321,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         all
     }
 
-    /// The bytes of the gradients that the trainer keeps from step to step. [Frozen](Self::freeze) parameters have none.
+    /// The bytes of the gradients that the trainer keeps from step to step, with the rounding errors of those that it sends in
+    /// [bf16](Self::bf16_gradients). [Frozen](Self::freeze) parameters have none.
     pub fn gradient_bytes(&self) -> usize {
         let parameters = self.parameters.as_ref();
-        parameters.map_or(0, Parameters::gradient_bytes)
+        let errors = self.across.as_ref().map_or(0, Across::error_bytes);
+        parameters.map_or(0, Parameters::gradient_bytes) + errors
     }
 
     /// The seed of dropout: 0 by default. PyTorch: `torch.manual_seed`.
@@ -479,10 +482,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             return Err(TrainError::EmptyBatch { step });
         }
         if let Some(derivative) = derived.take() {
+            let of_step = self.losses.iter().map(|(_, weight)| weight).sum::<f64>() + weight;
             let weight = factor * weight;
             match self.across.take_if(|_| is_last) {
                 None => parameters.add(derivative, weight),
-                Some(across) => {
+                Some(mut across) => {
+                    across.begin_step(of_step);
                     let exchange = |inputs| Exchange { across, inputs };
                     let exchange = parameters.add_watched(derivative, weight, exchange);
                     self.across = Some(exchange.across);
@@ -570,13 +575,16 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         &self.model
     }
 
-    /// The model as it was brought up to date last, the state, and the ranks if there are several, with the parts of the parameters whose lists
-    /// are in the state of this one, if it does not have all.
+    /// The model as it was brought up to date last, the state, and the ranks if there are several.
     pub(crate) fn parts(
         &mut self,
-    ) -> (&M, &OptimizerState<M::Element, A>, Option<RanksAndOwn<'_>>) {
-        let ranks = self.across.as_mut().map(Across::collective_and_own);
-        (&self.model, &self.optimizer.state, ranks)
+    ) -> (
+        &M,
+        &OptimizerState<M::Element, A>,
+        Option<OfRank<'_, M::Element>>,
+    ) {
+        let of_rank = self.across.as_mut().map(Across::of_rank);
+        (&self.model, &self.optimizer.state, of_rank)
     }
 
     /// [`model`](Self::model), to change its parameters. The next step reads them again. Accumulated batches are forgotten.
@@ -683,7 +691,7 @@ fn apply<M: Trainable, A: Algorithm>(
     optimizer: &mut Optimizer<M::Element, A>,
     model: &M,
     settings: &Settings<'_, A>,
-    mut across: Option<&mut Across>,
+    mut across: Option<&mut Across<M::Element>>,
     (mut loss, count): (f64, f64),
     first: Option<Search<M>>,
 ) -> Result<TrainStep, TrainError<ErrOf<M>>> {
@@ -697,7 +705,7 @@ fn apply<M: Trainable, A: Algorithm>(
     settings.ema.map_or(Ok(()), averaged::check)?;
     let mut squares = 0.0;
     if let Some(across) = &mut across {
-        across.reduce(parameters)?;
+        across.reduce(parameters, count)?;
         [squares, loss] = across.sum([parameters.squared_norm(), loss])?;
     } else {
         parameters.merge();
@@ -713,6 +721,7 @@ fn apply<M: Trainable, A: Algorithm>(
     };
     if !(loss.is_finite() && norm.is_finite()) {
         done.skipped = true;
+        across.iter_mut().for_each(|across| across.forget_errors());
         if settings.non_finite == NonFinite::Skip {
             return Ok(done);
         }

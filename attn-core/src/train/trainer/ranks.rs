@@ -4,7 +4,7 @@ use std::{convert::Infallible, fmt::Debug, time::Duration};
 
 use super::{
     TrainError, Trainable, Trainer,
-    across::{Across, Description},
+    across::{Across, Description, RoundingErrors},
     model::ErrOf,
     parameters::Trained,
     ready, train,
@@ -74,7 +74,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
-    /// Exchanges gradients with other [ranks](Self::across) in buckets of at least so many bytes, as far as parameters remain: 4 MB by default.
+    /// Exchanges gradients with other [ranks](Self::across) in buckets of at least so many bytes of the model's type, as far as parameters remain: 4 MB by default.
     ///
     /// Gradients are exchanged from the last parameter of the model to the first one, whose gradients are computed last: a bucket travels as
     /// soon as its gradients are complete, while those before it are computed. Small buckets begin early, and each costs a message to every
@@ -83,7 +83,55 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// PyTorch: `bucket_cap_mb` of `DistributedDataParallel`.
     #[doc(alias = "bucket_cap_mb")]
     pub fn bucket_bytes(mut self, bytes: usize) -> Self {
-        self.bucket_bytes = bytes;
+        self.traffic.bucket_bytes = bytes;
+        self.forget_trained();
+        self
+    }
+
+    /// Sends gradients to other [ranks](Self::across) in bf16, in half of the bytes of `f32`: `false` by default. Each is rounded to the
+    /// nearest number of 8 significant bits, and what is missing of it is added to the gradient of the next step before that is rounded (error
+    /// feedback; Seide et al., 2014). So over the steps nothing is lost but the last errors.
+    ///
+    /// A rank rounds what it sends alone: not its own part of a sum, which is in the type of the model and in the order of the ranks.
+    /// Parameters are sent in full, so all ranks have the same, and there are the same bits in every run with as many ranks. A gradient that
+    /// is not finite arrives so, and one beyond the largest number of bf16, 3.39e38, is infinite. [Accumulated](Self::accumulate) batches are
+    /// rounded once, as their sum. A step that is [skipped](super::NonFinite::Skip), or an error because it is not finite, makes the errors 0.
+    ///
+    /// A rank keeps the errors of the numbers that it does not update, as many bytes as these take in the model's type:
+    /// [`gradient_bytes`](Self::gradient_bytes) counts them. A checkpoint has them, a file for each rank, and [`load`](Self::load) behind
+    /// [`across`](Self::across) goes on with them bit by bit. With another number of ranks, or a change of the trained parameters, those begin with 0
+    /// that other ranks would have. An `f64` is rounded to `f32` before; its errors are `f64`. It is the same on all ranks.
+    ///
+    /// ```
+    /// # use attn::{prelude::*, train::{SgdConfig, Threads}};
+    /// # model! {
+    /// #     struct Net<d = 64>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(forward(x)) }
+    /// # }
+    /// # let sent = Threads::run(2, |ranks| {
+    /// # let model = Cpu::default().build_module::<Net, f32>();
+    /// # let x: Tensor<Rank2<4, 64>, f32, _> = Cpu::default().sample_normal();
+    /// let mut trainer = model.trainer(SgdConfig::default()).across(ranks).bf16_gradients(true);
+    /// # trainer.step(x.clone())?;
+    /// # let before = trainer.bytes_sent();
+    /// trainer.step(x)?;
+    /// # Ok::<_, attn::train::TrainError<CpuError>>(trainer.bytes_sent() - before)
+    /// # });
+    /// # let sent: u64 = sent.into_iter().map(|sent| sent.expect("no rank panics").unwrap()).sum();
+    /// # assert!(sent as usize > Net::bytes_per_step_bf16(2) && (sent as usize) < Net::bytes_per_step(2) + 128 + 3);
+    /// # Ok::<(), attn::train::TrainError<CpuError>>(())
+    /// ```
+    ///
+    /// PyTorch: `model.register_comm_hook(None, bf16_compress_hook)`, which keeps no errors.
+    #[doc(alias(
+        "bf16_compress_hook",
+        "register_comm_hook",
+        "compression",
+        "error feedback"
+    ))]
+    pub fn bf16_gradients(mut self, is_on: bool) -> Self {
+        self.traffic.is_bf16 = is_on;
         self.forget_trained();
         self
     }
@@ -228,12 +276,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             .collective_mut()
             .agree("program", &program().to_le_bytes())?;
         across.gather_state(&mut self.optimizer.state)?;
-        let bucket = self.bucket_bytes;
-        let settings = (self.clip, self.seed, self.ema, self.non_finite, bucket);
+        let traffic = self.traffic;
+        let settings = (self.clip, self.seed, self.ema, self.non_finite, traffic);
         let description = || describe(&self.optimizer, &self.model, settings);
         let choices = self.optimizer.choices(&self.model);
         let is_whole = |of: &Trained| !self.optimizer.is_elementwise(choices.of(of.id), &of.dims);
-        across.join(parameters, bucket, is_whole, description)?;
+        across.join(parameters, traffic, is_whole, description)?;
         self.has_news = true;
         Ok(())
     }
@@ -250,11 +298,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         })
     }
 
-    /// The state was set to that of all parameters, on every rank.
-    pub(crate) fn state_is_whole(&mut self) {
+    /// The state was set to that of all parameters, on every rank, and the rounding errors to those of this one.
+    pub(crate) fn state_is_whole(&mut self, errors: Option<RoundingErrors<M::Element>>) {
         self.has_share = false;
         if let Some(across) = &mut self.across {
             across.is_whole();
+            across.set_errors(errors);
         }
     }
 

@@ -7,7 +7,9 @@
 //! // beside the function `loss`
 //! impl Gpt {
 //!     pub const fn bytes_per_step(ranks: usize) -> usize { .. }
+//!     pub const fn bytes_per_step_bf16(ranks: usize) -> usize { .. }
 //!     pub const fn training_bytes(ranks: usize, lists: usize) -> usize { .. }
+//!     pub const fn training_bytes_bf16(ranks: usize, lists: usize) -> usize { .. }
 //! }
 //! impl<E, D> Trainable for Gpt<E, D> { .. }
 //! impl<Batch, Seq, E, D> TrainBatch<Gpt<E, D>> for (Tensor<(Batch, Seq), usize, D>, ..) { .. }
@@ -157,6 +159,12 @@ pub(super) fn emit_bytes(cx: &Emitter<'_>) -> TokenStream {
             (2 * 4 * Self::PARAMS).saturating_mul(ranks.saturating_sub(1))
         }
 
+        /// [`bytes_per_step`](Self::bytes_per_step) of ranks that send their gradients in bf16 (`bf16_gradients` of the trainer), in 2 bytes each.
+        /// Parameters are sent in the type of the model.
+        #vis const fn bytes_per_step_bf16(ranks: usize) -> usize {
+            ((2 + 4) * Self::PARAMS).saturating_mul(ranks.saturating_sub(1))
+        }
+
         /// The bytes that training takes on each of these ranks, in `f32`; in `f64` it is twice as many: those of all parameters and gradients, and
         /// of a part of the optimizer's lists, of which there are so many for a parameter. `AdamW` has two.
         ///
@@ -168,6 +176,16 @@ pub(super) fn emit_bytes(cx: &Emitter<'_>) -> TokenStream {
                 ranks => Self::PARAMS.div_ceil(ranks),
             };
             (4 * part).saturating_mul(lists).saturating_add(2 * 4 * Self::PARAMS)
+        }
+
+        /// [`training_bytes`](Self::training_bytes) of ranks that send their gradients in bf16 (`bf16_gradients` of the trainer): each also keeps
+        /// what is missing of the gradients of other ranks' parts.
+        #vis const fn training_bytes_bf16(ranks: usize, lists: usize) -> usize {
+            let others = match ranks {
+                0 | 1 => 0,
+                ranks => Self::PARAMS - Self::PARAMS.div_ceil(ranks),
+            };
+            Self::training_bytes(ranks, lists).saturating_add(4 * others)
         }
     }
 }

@@ -1,10 +1,36 @@
 //! Numbers as bytes, in the order of the least significant one first.
 
-use crate::Element;
+use crate::{Element, kernel::bf16};
+
+/// The numbers of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Those of the model's type.
+    Full,
+    Bf16,
+}
+
+impl Format {
+    /// The bytes of so many numbers.
+    pub(super) const fn bytes<E>(self, len: usize) -> usize {
+        len * match self {
+            Self::Full => size_of::<E>(),
+            Self::Bf16 => size_of::<bf16::Bf16>(),
+        }
+    }
+}
 
 /// Appends numbers.
 pub(super) fn write<E: Element>(numbers: &[E], to: &mut Vec<u8>) {
     E::write_bytes(numbers, to);
+}
+
+/// Appends numbers in bf16. What is missing of the ones before is added to them, and what is missing of these kept.
+pub(super) fn write_rounded<E: Element>(numbers: &[E], errors: &mut [E], to: &mut Vec<u8>) {
+    let start = to.len();
+    to.resize(start + Format::Bf16.bytes::<E>(numbers.len()), 0);
+    let (places, _) = to[start..].as_chunks_mut();
+    bf16::round_with_error(numbers, errors, places);
 }
 
 /// The bytes of a message that nobody has read.
@@ -30,10 +56,13 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// The same, added to what is there.
-    pub(super) fn add<E: Element>(&mut self, to: &mut [E]) -> Option<()> {
-        let bytes = self.take(size_of_val(to))?;
-        E::read_bytes(bytes, to, |to, number| *to += number);
+    /// The same in this format, added to what is there.
+    pub(super) fn add<E: Element>(&mut self, to: &mut [E], format: Format) -> Option<()> {
+        let bytes = self.take(format.bytes::<E>(to.len()))?;
+        match format {
+            Format::Full => E::read_bytes(bytes, to, |to, number| *to += number),
+            Format::Bf16 => bf16::add(bytes.as_chunks().0, to),
+        }
         Some(())
     }
 

@@ -4,19 +4,21 @@
 //! optimizer's lists for it (ZeRO, stage 1: Rajbhandari et al., 2020). Where an algorithm needs a whole parameter, one rank has all of it. In
 //! a step
 //!
-//! 1. every rank sends each other one the gradients of its ranges, which that adds in the order of the ranks;
+//! 1. every rank sends each other one the gradients of its ranges, which that adds in the order of the ranks; perhaps in bf16, where what is
+//!    missing of the numbers is sent with those of the next step;
 //! 2. the norm of all gradients is the sum of the ranks' parts of it;
 //! 3. the ranks update their ranges, and send them to all.
 
 mod bytes;
+mod feedback;
 mod shards;
 mod state;
 
 use std::{collections::VecDeque, ops::Range};
 
-pub(super) use self::shards::BUCKET_BYTES;
+pub(crate) use self::feedback::RoundingErrors;
 use self::{
-    bytes::Reader,
+    bytes::{Format, Reader},
     shards::{Bucket, Part as ShardPart, Shards},
 };
 use super::parameters::{Parameters, Trained};
@@ -30,9 +32,28 @@ use crate::{
     },
 };
 
+/// How gradients are exchanged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traffic {
+    /// The bytes that are exchanged at a time, at least.
+    pub(super) bucket_bytes: usize,
+    pub(super) is_bf16: bool,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            bucket_bytes: 4 << 20,
+            is_bf16: false,
+        }
+    }
+}
+
 /// The other ranks of a trainer.
-pub(super) struct Across {
+pub(super) struct Across<E> {
     collective: Box<dyn Collective>,
+    /// What is missing of the gradients that this rank has sent, if it sends them in bf16.
+    errors: Option<RoundingErrors<E>>,
     /// Who updates what; the next step decides it if there are none.
     shards: Option<Shards>,
     /// The part of the lists that this rank has. Without it, every rank has all lists.
@@ -43,8 +64,13 @@ pub(super) struct Across {
     pending: VecDeque<Pending>,
 }
 
-/// The ranks, and the part of the lists that this one has. Without it, every rank has all lists.
-pub(super) type RanksAndOwn<'a> = (&'a mut dyn Collective, Option<&'a Own>);
+/// The ranks, and what this one has alone.
+pub(crate) struct OfRank<'a, E> {
+    pub(crate) ranks: &'a mut dyn Collective,
+    /// The part of the lists. Without it, every rank has all lists.
+    pub(crate) own: Option<&'a Own>,
+    pub(crate) errors: Option<&'a RoundingErrors<E>>,
+}
 
 /// The part of a rank in a batch.
 pub(super) struct Share {
@@ -73,10 +99,11 @@ pub(super) struct Description {
     pub(super) settings: String,
 }
 
-impl Across {
+impl<E: Element> Across<E> {
     pub(super) fn new(collective: Box<dyn Collective>) -> Self {
         Self {
             collective,
+            errors: None,
             shards: None,
             own: None,
             begun: 0,
@@ -92,8 +119,47 @@ impl Across {
         &mut *self.collective
     }
 
-    pub(super) fn collective_and_own(&mut self) -> RanksAndOwn<'_> {
-        (&mut *self.collective, self.own.as_ref())
+    pub(super) fn of_rank(&mut self) -> OfRank<'_, E> {
+        OfRank {
+            ranks: &mut *self.collective,
+            own: self.own.as_ref(),
+            errors: self.errors.as_ref(),
+        }
+    }
+
+    /// Goes on with the rounding errors of a checkpoint.
+    pub(super) fn set_errors(&mut self, errors: Option<RoundingErrors<E>>) {
+        self.errors = errors;
+    }
+
+    /// Forgets the rounding errors: the step that they are of was not taken.
+    pub(super) fn forget_errors(&mut self) {
+        if let Some(errors) = &mut self.errors {
+            *errors = RoundingErrors::default();
+        }
+    }
+
+    /// The bytes of the rounding errors.
+    pub(super) fn error_bytes(&self) -> usize {
+        let errors = self.errors.as_ref();
+        errors.map_or(0, |errors| errors.len() * size_of::<E>())
+    }
+
+    /// The numbers of gradients in messages.
+    const fn format(&self) -> Format {
+        match self.errors {
+            None => Format::Full,
+            Some(_) => Format::Bf16,
+        }
+    }
+
+    /// Before the gradients of a step, which are sums over batches of this weight, are exchanged.
+    pub(super) fn begin_step(&mut self, weight: f64) {
+        if let Some(errors) = &mut self.errors
+            && self.begun == 0
+        {
+            errors.set_weight(weight);
+        }
     }
 
     /// Ends all ranks.
@@ -119,10 +185,10 @@ impl Across {
 
     /// Before the first step: checks that all ranks are set up the same, gives all of them the parameters of rank 0, and decides who
     /// updates what.
-    pub(super) fn join<E: Element>(
+    pub(super) fn join(
         &mut self,
         parameters: &mut Parameters<E>,
-        bucket_bytes: usize,
+        traffic: Traffic,
         is_whole: impl Fn(&Trained) -> bool,
         description: impl FnOnce() -> Description,
     ) -> Result<(), CollectiveError> {
@@ -143,10 +209,16 @@ impl Across {
         let shards = Shards::new(
             &parts(parameters, is_whole),
             self.collective.ranks(),
-            bucket_bytes / size_of::<E>(),
+            traffic.bucket_bytes / size_of::<E>(),
         );
         let rank = self.collective.rank();
         parameters.own(|index| shards.range(index, rank));
+        self.errors = traffic.is_bf16.then(|| {
+            let gradients = shards.buckets().iter().flat_map(|of| &of.gradients);
+            let mut errors = self.errors.take().unwrap_or_default();
+            errors.keep(rank, gradients);
+            errors
+        });
         self.shards = Some(shards);
         Ok(())
     }
@@ -187,11 +259,15 @@ impl Across {
     }
 
     /// Adds the gradients of all ranks, in their order, to those of the numbers that this rank updates.
-    pub(super) fn reduce<E: Element>(
+    ///
+    /// They are sums over batches of this weight.
+    pub(super) fn reduce(
         &mut self,
         parameters: &mut Parameters<E>,
+        weight: f64,
     ) -> Result<(), CollectiveError> {
         parameters.prepare();
+        self.begin_step(weight);
         let rank = self.collective.rank();
         for index in 0.. {
             // The messages of a bucket travel while those of the one before it are added.
@@ -205,7 +281,7 @@ impl Across {
             let messages = self.collective.wait(pending)?;
             if let Some(shards) = &self.shards {
                 let bucket = shards.buckets()[index].parameters.clone();
-                add(rank, &messages, parameters, bucket)?;
+                add(rank, &messages, self.format(), parameters, bucket)?;
             }
         }
         self.begun = 0;
@@ -218,45 +294,50 @@ impl Across {
     }
 
     /// Begins the exchange of the next bucket. The gradients of parameters are behind those of so many inputs.
-    fn begin_bucket<E: Element>(
+    fn begin_bucket(
         &mut self,
         gradients: &mut Gradients<E>,
         inputs: usize,
     ) -> Result<(), CollectiveError> {
-        let Some(bucket) = self.next_bucket() else {
-            return Ok(());
-        };
-        let messages = self.pack(bucket, gradients, inputs);
-        let messages = Outgoing::Each(messages);
+        let messages = Outgoing::Each(self.pack(gradients, inputs));
         let pending = self.collective.begin(Call::AllToAll, messages)?;
         self.pending.push_back(pending);
         self.begun += 1;
         Ok(())
     }
 
-    /// A message to each rank, with its ranges of the gradients of a bucket: a byte that says whether there is a gradient, and the numbers.
-    fn pack<E: Element>(
-        &self,
-        bucket: &Bucket,
-        gradients: &mut Gradients<E>,
-        inputs: usize,
-    ) -> Vec<Vec<u8>> {
-        let ranks = self.collective.ranks();
-        let others = || (0..ranks).filter(|rank| *rank != self.collective.rank());
+    /// A message to each rank, with its ranges of the gradients of the next bucket: a byte that says whether there is a gradient, and the
+    /// numbers. This rank's own ranges are never rounded.
+    fn pack(&mut self, gradients: &mut Gradients<E>, inputs: usize) -> Vec<Vec<u8>> {
+        let (own, ranks) = (self.collective.rank(), self.collective.ranks());
+        let (format, errors) = (self.format(), &mut self.errors);
+        let shards = self.shards.as_ref();
+        let bucket = shards.and_then(|shards| shards.buckets().get(self.begun));
+        let of_bucket = bucket.map_or(&[][..], |bucket| &bucket.gradients);
+        let others = || (0..ranks).filter(|rank| *rank != own);
         let mut messages = vec![Vec::new(); ranks];
         for rank in others() {
-            let ranges = bucket.gradients.iter().map(|of| of.owners.range(rank));
-            let lens = ranges.map(|range| 1 + range.len() * size_of::<E>());
+            let ranges = of_bucket.iter().map(|of| of.owners.range(rank));
+            let lens = ranges.map(|range| 1 + format.bytes::<E>(range.len()));
             messages[rank].reserve_exact(Message::HEADER + lens.sum::<usize>());
         }
-        for of in &bucket.gradients {
+        for of in of_bucket {
             let gradient = gradients.sum(of.slots.iter().map(|slot| slot.behind(inputs)));
             for rank in others() {
                 let range = of.owners.range(rank);
-                if !range.is_empty() {
-                    let numbers = gradient.as_ref().map(|gradient| &gradient[range]);
-                    messages[rank].push(u8::from(numbers.is_some()));
-                    bytes::write(numbers.unwrap_or_default(), &mut messages[rank]);
+                if range.is_empty() {
+                    continue;
+                }
+                let message = &mut messages[rank];
+                message.push(u8::from(gradient.is_some()));
+                let Some(numbers) = gradient.map(|gradient| &gradient[range.clone()]) else {
+                    continue;
+                };
+                match errors {
+                    None => bytes::write(numbers, message),
+                    Some(errors) => {
+                        bytes::write_rounded(numbers, errors.part(of, own, range), message);
+                    }
                 }
             }
         }
@@ -264,10 +345,7 @@ impl Across {
     }
 
     /// Gives all ranks the parameters that each has updated.
-    pub(super) fn gather<E: Element>(
-        &mut self,
-        parameters: &mut Parameters<E>,
-    ) -> Result<(), CollectiveError> {
+    pub(super) fn gather(&mut self, parameters: &mut Parameters<E>) -> Result<(), CollectiveError> {
         let Some(shards) = &self.shards else {
             return Ok(());
         };
@@ -306,13 +384,13 @@ impl Across {
 }
 
 /// Exchanges the gradients of the last batch of a step while the backward pass goes on with others.
-pub(super) struct Exchange {
-    pub(super) across: Across,
+pub(super) struct Exchange<E> {
+    pub(super) across: Across<E>,
     /// How many inputs have gradients before those of the parameters.
     pub(super) inputs: usize,
 }
 
-impl<E: Element> Watch<Gradients<E>> for Exchange {
+impl<E: Element> Watch<Gradients<E>> for Exchange<E> {
     fn hear(&mut self, finished: &FinishedSlots, gradients: &mut Gradients<E>) {
         let inputs = self.inputs;
         let is_finished = |bucket: &Bucket| {
@@ -335,6 +413,7 @@ fn parts<E: Element>(
 ) -> Vec<ShardPart> {
     let all = parameters.all.iter();
     all.map(|of| ShardPart {
+        name: of.path.name.clone(),
         len: of.range.len(),
         group: of.group,
         is_trained: parameters.is_trained(of),
@@ -348,6 +427,7 @@ fn parts<E: Element>(
 fn add<E: Element>(
     rank: usize,
     messages: &[Message],
+    format: Format,
     parameters: &mut Parameters<E>,
     bucket: Range<usize>,
 ) -> Result<(), CollectiveError> {
@@ -376,17 +456,18 @@ fn add<E: Element>(
                 rank: from,
                 call: Call::AllToAll,
                 found: messages[from].len(),
-                expected: len * size_of::<E>(),
+                expected: format.bytes::<E>(len),
             };
             match reader.take(1).ok_or_else(short)? {
                 [0] => {}
                 _ if from < rank => {
                     sum.resize(len, E::zero());
-                    reader.add(&mut sum).ok_or_else(short)?;
+                    reader.add(&mut sum, format).ok_or_else(short)?;
                 }
                 _ => {
                     let mut added = None;
-                    parameters.add_to_gradient(index, |gradient| added = reader.add(gradient));
+                    parameters
+                        .add_to_gradient(index, |gradient| added = reader.add(gradient, format));
                     added.ok_or_else(short)?;
                 }
             }

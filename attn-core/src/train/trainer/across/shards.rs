@@ -4,15 +4,13 @@ use std::{cmp::Reverse, ops::Range};
 
 use crate::fused::Slot;
 
-/// The bytes that are exchanged at a time, at least, unless the user chooses others.
-pub(in crate::train::trainer) const BUCKET_BYTES: usize = 4 << 20;
-
 /// Parameters are cut behind multiples of so many numbers: a cache line of `f32`, so no vector of a kernel is cut.
 const UNIT: usize = 16;
 
 /// A parameter, as far as shards know it.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
+    pub(super) name: String,
     /// The number of its elements.
     pub(super) len: usize,
     /// Parameters with the same one have the same gradient, and the same owners.
@@ -47,6 +45,8 @@ pub(super) struct Bucket {
 /// A gradient that is exchanged.
 #[derive(Debug)]
 pub(super) struct Exchanged {
+    /// The name of its parameter.
+    pub(super) name: String,
     /// The ranks that get it.
     pub(super) owners: Owners,
     /// The places that it is the sum of, the first of which has it.
@@ -79,6 +79,13 @@ impl Owners {
         }
     }
 
+    /// The number of the parameter's elements.
+    pub(super) const fn len(self) -> usize {
+        match self {
+            Self::One { len, .. } | Self::All { len, .. } => len,
+        }
+    }
+
     /// How many units the ranks before one have.
     fn units(self, rank: usize) -> usize {
         let Self::All { first, ranks, len } = self else {
@@ -95,6 +102,7 @@ impl Shards {
     pub(super) fn new(parts: &[Part], ranks: usize, bucket_len: usize) -> Self {
         let owners = owners(parts, ranks);
         let exchanged = |(part, owners): (&Part, &Owners)| Exchanged {
+            name: part.name.clone(),
             owners: *owners,
             slots: part.slots.clone(),
         };
@@ -180,6 +188,7 @@ mod tests {
 
     fn parts(lens: &[usize]) -> Vec<Part> {
         let part = |(group, len): (usize, &usize)| Part {
+            name: group.to_string(),
             len: *len,
             group,
             is_trained: true,

@@ -15,7 +15,7 @@ use crate::{
 /// Lists by their names.
 type Lists<E> = BTreeMap<String, Vec<E>>;
 
-impl Across {
+impl<E: Element> Across<E> {
     /// Every rank has the whole state, as behind a checkpoint.
     pub(in crate::train::trainer) fn is_whole(&mut self) {
         self.own = None;
@@ -27,7 +27,7 @@ impl Across {
     }
 
     /// Drops what other ranks update of the lists.
-    pub(in crate::train::trainer) fn keep_own<E: Element, A>(
+    pub(in crate::train::trainer) fn keep_own<A>(
         &mut self,
         parameters: &Parameters<E>,
         state: &mut OptimizerState<E, A>,
@@ -41,7 +41,7 @@ impl Across {
     }
 
     /// Gives every rank the lists of all.
-    pub(in crate::train::trainer) fn gather_state<E: Element, A>(
+    pub(in crate::train::trainer) fn gather_state<A>(
         &mut self,
         state: &mut OptimizerState<E, A>,
     ) -> Result<(), CollectiveError> {
