@@ -439,6 +439,7 @@ pub mod __private {
                 head_transform_backward, mask_density, per_head_linear, per_head_linear_backward,
             },
             axis::{Axis, Counted},
+            linear_parts::join_columns,
             loops::{
                 InPlace, Loop, Rows, Write, column_sums, compute_here, known as loops, read,
                 repeated, row_sums,

@@ -135,6 +135,7 @@ pub(crate) fn fuse_models(models: &mut [network::graph::Model]) {
 /// The same of one function, behind what they have in common: elementwise ones that are one pass over memory become one.
 fn fuse_model(model: &mut network::graph::Model) {
     model.grouped = network::take_logits(model);
+    model.grouped = network::split_products(model);
     let products = network::all_at_once(model);
     let repeating = network::read_in_place(&products, &model.results);
     let grouped = network::group(&repeating, &model.results);

@@ -9,7 +9,7 @@ use super::arena::{Flat, Numbers};
 use super::{GradTarget, Gradients, Operation, Slot, VisitSlot, WantsGradient};
 use crate::{
     Backend, Element,
-    kernel::{Buffer, Matrix, MatrixMut, linear},
+    kernel::{Buffer, Matrix, MatrixMut, linear, linear_parts},
     simd::WriteMode,
 };
 
@@ -182,6 +182,16 @@ impl<E: Element> Projection<E> {
         linear::forward(x, self.weight(), self.bias.as_deref(), y);
     }
 
+    /// `y = x Wᵀ + b`, where the columns of `y` are in matrices of one width each.
+    pub fn forward_in_parts<const N: usize>(&self, x: Matrix<'_, E>, y: [MatrixMut<'_, E>; N]) {
+        linear_parts::forward(
+            x,
+            self.weight(),
+            self.bias.as_deref(),
+            y.into_iter().collect(),
+        );
+    }
+
     /// `y = x Wᵀ`. The next pass over `y` adds the [bias](Self::bias_or_zeros).
     pub fn forward_without_bias(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
         linear::forward(x, self.weight(), None, y);
@@ -231,6 +241,42 @@ impl<E: Element> Projection<E> {
     ) {
         self.add_gradients(x, d_y, gradients);
         self.input_backward(d_y, d_x, gradients);
+    }
+
+    /// The derivative of the only projection, where the columns of `dy` are in matrices of one width each. One that is not there is 0.
+    pub fn backward_in_parts<const N: usize>(
+        &self,
+        x: Matrix<'_, E>,
+        d_y: [Option<Matrix<'_, E>>; N],
+        d_x: &mut GradTarget<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        let AffineMap {
+            weight,
+            d_weight,
+            d_bias,
+            ..
+        } = self.only();
+        let width = weight.rows() / N;
+        let parts = || {
+            let parts = d_y.iter().enumerate();
+            parts.filter_map(|(part, d_y)| Some((part * width..(part + 1) * width, (*d_y)?)))
+        };
+        let [mut d_weight, mut d_bias] = gradients.of_affine(d_weight, d_bias);
+        for (outputs, d_y) in parts() {
+            let numbers = outputs.start * self.input..outputs.end * self.input;
+            let d_weight = d_weight.as_deref_mut().map(|to| &mut to[numbers]);
+            let d_weight = d_weight.map(|to| MatrixMut::new(to, width, self.input));
+            let d_bias = d_bias.as_deref_mut().map(|to| &mut to[outputs]);
+            linear::add_gradients(d_y, x, d_weight, d_bias);
+        }
+        if let Some((numbers, mut into)) = d_x.numbers_mut(gradients) {
+            let mut d_x = MatrixMut::new(numbers, x.rows(), self.input);
+            for (outputs, d_y) in parts() {
+                linear::input_gradient(d_y, weight.some_rows(outputs), into, d_x.reborrow());
+                into = WriteMode::Add;
+            }
+        }
     }
 
     /// `dW += dyᵀ x`, `db += Σ dy`, in the gradients of the tape, those that are wanted.

@@ -97,6 +97,12 @@ compiled! {
     }
 }
 
+/// How many threads share the product of few rows.
+pub(super) fn blocks<E>(x: Matrix<'_, E>, w: Matrix<'_, E>) -> usize {
+    let work = w.rows() * w.cols() * x.rows().max(ROWS_PER_READ);
+    (work / SHARE).clamp(1, threads())
+}
+
 /// `start + x Wᵀ` for few rows, with blocks of outputs for the threads. The rows of both are contiguous.
 pub(super) fn multiply_rows<E: Pooled>(
     x: Matrix<'_, E>,
@@ -105,9 +111,7 @@ pub(super) fn multiply_rows<E: Pooled>(
     y: MatrixMut<'_, E>,
 ) {
     // No sum depends on the division.
-    let work = w.rows() * w.cols() * x.rows().max(ROWS_PER_READ);
-    let blocks = (work / SHARE).clamp(1, threads());
-    let outputs = w.rows().div_ceil(blocks).max(1);
+    let outputs = w.rows().div_ceil(blocks(x, w)).max(1);
     let blocks = y.col_chunks(outputs).enumerate();
     for_each(blocks, |(index, mut y): (usize, MatrixMut<'_, E>)| {
         let block = index * outputs..index * outputs + y.cols();

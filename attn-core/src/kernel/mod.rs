@@ -27,6 +27,7 @@ pub mod l2_norm;
 mod lanes;
 pub mod linear;
 pub mod linear_cross_entropy;
+pub mod linear_parts;
 pub mod loops;
 pub mod max;
 mod multiply;
@@ -76,6 +77,7 @@ pub trait Kernels:
     + embedding::Embedding<Self>
     + linear::Linear<Self>
     + linear_cross_entropy::LinearCrossEntropy<Self>
+    + linear_parts::LinearParts<Self>
     + loops::Loops<Self>
     + loops::known::KnownLoops<Self>
     + l2_norm::L2Norm<Self>

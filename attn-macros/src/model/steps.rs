@@ -71,7 +71,7 @@ impl Hoist<'_> {
                     Fusion::Projection(_) | Fusion::Contraction(_)
                 );
                 if is_product || wanted.contains(&node.result) {
-                    wanted.push(node.result);
+                    wanted.extend(node.results());
                     wanted.extend(&node.operands);
                 }
             }
@@ -112,7 +112,7 @@ impl Hoist<'_> {
             let reads_step = node.operands.iter().any(|id| stepped.contains(id));
             let is_movable = is_known && is_there && reads_step;
             if is_movable {
-                stepped.push(node.result);
+                stepped.extend(node.results());
             }
             is_movable
         });
@@ -141,18 +141,24 @@ impl Hoist<'_> {
             }
             _ => Rc::clone(&node.op),
         };
-        let result = self.with_steps(node.result);
+        let result = self.all_of(node.result);
+        let others = node.others.iter();
+        let others = others.map(|id| id.map(|id| self.all_of(id)));
+        let others = others.collect();
         self.before.push(Node {
             op,
             operands,
             result,
-            others: node.others.clone(),
+            others,
             name: node.name.clone(),
         });
-        self.known.push(Slice {
-            whole: result,
-            slice: node.result,
-        });
+    }
+
+    /// A new value of all steps, of which this one is a slice from here on.
+    fn all_of(&mut self, slice: ValueId) -> ValueId {
+        let whole = self.with_steps(slice);
+        self.known.push(Slice { whole, slice });
+        whole
     }
 
     /// The value of all steps. One that is the same at each step is repeated.

@@ -1,6 +1,6 @@
 //! `linear::<out>(x)`, with a weight of its own or the table of an embedding.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use super::layer::{self, Layer};
@@ -57,6 +57,7 @@ fn lower(
         bias: layer.bias,
         place: lowering.layer(call, layer, &ty, builder),
         tied: false,
+        parts: 1,
     };
     let operands = call.operands.clone();
     Some(lowering.node(builder, linear, operands, (call.result, ty)))
@@ -88,6 +89,7 @@ fn lower_tied(
         place: table.place,
         bias: false,
         tied: true,
+        parts: 1,
     };
     Some(lowering.node(builder, linear, operands, (call.result, ty)))
 }
@@ -137,6 +139,18 @@ pub(crate) struct Linear {
     pub(crate) place: ParamPath,
     pub(crate) bias: bool,
     tied: bool,
+    /// The number of its results: columns of one size each, side by side.
+    parts: usize,
+}
+
+impl Linear {
+    /// The same with so many results.
+    pub(crate) fn in_parts(&self, parts: usize) -> Self {
+        Linear {
+            parts,
+            ..self.clone()
+        }
+    }
 }
 
 impl Op for Linear {
@@ -181,8 +195,10 @@ impl ModelOp for Linear {
         let rows = of.rows();
         let input = of.width();
         let output = of.width_of_result();
+        let parts = (self.parts > 1).then(|| Literal::usize_unsuffixed(self.parts));
+        let parts = parts.into_iter();
         Cost {
-            flops: Some(quote!(p::product(&[2, #(#rows,)* #input, #output]))),
+            flops: Some(quote!(p::product(&[2, #(#rows,)* #input, #(#parts,)* #output]))),
             ..Cost::none()
         }
     }
@@ -207,6 +223,10 @@ impl Emit<ModelFrame<'_>> for Linear {
         let weights = of.weights(&self.place);
         let x = of.matrix(0);
         let y = to.matrix();
+        if self.parts > 1 {
+            let others = to.other_matrices();
+            return quote!(#weights.forward_in_parts(#x, [#y, #(#others),*]));
+        }
         quote!(#weights.#method(#x, #y))
     }
 
@@ -221,6 +241,10 @@ impl Emit<ModelFrame<'_>> for Linear {
         let x = of.matrix(0);
         let d_y = gradients.matrix();
         let d_x = gradients.targets();
+        if self.parts > 1 {
+            let d_y = gradients.parts();
+            return quote!(#weights.backward_in_parts(#x, [#(#d_y),*], #(&mut #d_x,)* gradients););
+        }
         quote!(#weights.#method(#x, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

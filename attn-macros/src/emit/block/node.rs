@@ -348,6 +348,11 @@ impl Output {
         other.map(|to| &to.slice)
     }
 
+    /// The results beside the first one, as matrices.
+    pub(crate) fn other_matrices(&self) -> impl Iterator<Item = &TokenStream> {
+        self.others.iter().flatten().map(|to| &to.matrix)
+    }
+
     /// The source and the sink of an operation on rows: its operand and its result as matrices, or with the loops of its pass.
     pub(crate) fn rows<F: Frame>(&self, of: &BlockNode<'_, F>) -> [TokenStream; 2] {
         let x = match self.has_prologue {
@@ -433,6 +438,16 @@ impl Gradients {
     pub(crate) fn other(&self, place: usize) -> Option<&TokenStream> {
         let other = self.d_others.get(place)?.as_ref();
         other.map(|d| &d.slice)
+    }
+
+    /// The gradients of all results as matrices, of those that have one: `Some(d_a.view()), None`
+    pub(crate) fn parts(&self) -> impl Iterator<Item = TokenStream> {
+        let first = Some(&self.d_result);
+        let all = std::iter::once(first).chain(self.d_others.iter().map(Option::as_ref));
+        all.map(|d| match d.map(|d| &d.matrix) {
+            Some(d) => quote!(Some(#d)),
+            None => quote!(None),
+        })
     }
 
     /// The numbers of the gradient of the result.

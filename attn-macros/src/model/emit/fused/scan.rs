@@ -17,8 +17,8 @@ mod forward;
 mod segments;
 mod session;
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::ModelFrame;
 use crate::emit::ExecMode;
@@ -158,6 +158,13 @@ impl InStep<'_> {
         let (d_y, numbers) = (gradients.matrix(), gradients.slice());
         let d_x = gradients.targets();
         let step = self.step();
+        if !node.others.is_empty() {
+            let parts = gradients.parts();
+            return Some(quote! {
+                p::join_columns([#(#parts),*], #all.at_mut(#step).view_mut());
+                #weights.input_backward(#all.at(#step).view(), #(&mut #d_x,)* gradients);
+            });
+        }
         Some(quote! {
             #weights.input_backward(#d_y, #(&mut #d_x,)* gradients);
             #all.at_mut(#step).as_mut_slice().copy_from_slice(#numbers);
@@ -248,14 +255,51 @@ impl ModelFrame<'_> {
         self.named(id, |name| format!("{name}_of_steps"))
     }
 
+    /// The rows and columns of all results of a product, side by side.
+    fn extents_of_product(&self, node: &Node) -> [TokenStream; 2] {
+        let [rows, width] = self.extents(node.result);
+        match 1 + node.others.len() {
+            1 => [rows, width],
+            parts => {
+                let parts = Literal::usize_unsuffixed(parts);
+                [rows, quote!(#parts * #width)]
+            }
+        }
+    }
+
+    /// The array for the gradients of all results of a product at so many steps.
+    fn make_gradients_of_product(
+        &self,
+        lines: &mut TrackedCode,
+        node: &Node,
+        [places, count]: [&TokenStream; 2],
+    ) -> Ident {
+        let name = self.d_product(node);
+        let [rows, width] = self.extents_of_product(node);
+        lines.line(quote!(let mut #name = p::Steps::<E>::uninit(#places, #rows, #width);));
+        let parts = match node.others.len() {
+            0 => None,
+            others => Some(Literal::usize_unsuffixed(1 + others).into_token_stream()),
+        };
+        let axes = std::iter::once(count.clone()).chain(parts);
+        lines.take(&name, self.footprint_of_arrays(axes, node.result));
+        name
+    }
+
     /// The footprint of so many arrays.
     fn footprint_of_steps(&self, count: &TokenStream, id: ValueId) -> TokenStream {
-        let axes = self
-            .ty(id)
-            .axes
-            .iter()
-            .map(|axis| self.extent_of_axis(axis));
-        let axes: Vec<_> = std::iter::once(count.clone()).chain(axes).collect();
+        self.footprint_of_arrays(std::iter::once(count.clone()), id)
+    }
+
+    /// The footprint of arrays along these axes.
+    fn footprint_of_arrays(
+        &self,
+        arrays: impl Iterator<Item = TokenStream>,
+        id: ValueId,
+    ) -> TokenStream {
+        let axes = self.ty(id).axes.iter();
+        let axes = axes.map(|axis| self.extent_of_axis(axis));
+        let axes: Vec<_> = arrays.chain(axes).collect();
         tracked_code::array(&axes)
     }
 

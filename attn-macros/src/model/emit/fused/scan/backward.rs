@@ -78,7 +78,7 @@ impl ModelFrame<'_> {
             let all = self.d_product(node);
             let x = inner.all_steps(scan, node.operands[0]);
             let [rows, width] = self.extents(node.operands[0]);
-            let [_, d_width] = self.extents(node.result);
+            let [_, d_width] = self.extents_of_product(node);
             lines.line(quote! {
                 #weights.add_gradients(
                     p::Matrix::new(#x, #count * #rows, #width),
@@ -117,12 +117,9 @@ impl ModelFrame<'_> {
                 self.segments_backward(lines, scan, inner);
                 return self.add_gradients(lines, scan, d_results, to);
             }
-            let extent = self.extent_of_axis(&scan.axis);
+            let (count, extent) = (size(&scan.axis), self.extent_of_axis(&scan.axis));
             for (node, _) in inner.products(scan) {
-                let (all, count) = (self.d_product(node), size(&scan.axis));
-                let [rows, width] = self.extents(node.result);
-                lines.line(quote!(let mut #all = p::Steps::<E>::uninit(#count, #rows, #width);));
-                lines.take(&all, self.footprint_of_steps(&extent, node.result));
+                self.make_gradients_of_product(lines, node, [&count, &extent]);
             }
             let mut body = TrackedCode::default();
             let fields = block::kept_of_step(inner);

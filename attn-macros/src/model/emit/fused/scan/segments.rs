@@ -188,9 +188,7 @@ impl ModelFrame<'_> {
         let kept = inner.plan().saved.iter();
         let kept = kept.filter(|id| inner.is_kept_in_steps(**id));
         let kept = kept.map(|id| (inner.all_of(*id), *id, None));
-        let products = inner.products(scan).into_iter();
-        let products = products.map(|(node, _)| (self.d_product(node), node.result, None));
-        let arrays = states.chain(kept).chain(products);
+        let arrays = states.chain(kept);
         let names = arrays.map(|(name, id, more)| {
             let [rows, width] = self.extents(id);
             lines
@@ -198,7 +196,11 @@ impl ModelFrame<'_> {
             lines.take(&name, self.footprint_of_steps(&quote!(#places #more), id));
             name
         });
-        names.collect()
+        let mut names: Vec<_> = names.collect();
+        for (node, _) in inner.products(scan) {
+            names.push(self.make_gradients_of_product(lines, node, [length, places]));
+        }
+        names
     }
 
     /// The steps of a segment as in the forward pass. Returns the variable with what they keep beside floats, if they do.
