@@ -4,32 +4,11 @@
 //! to += aᵀ b = Σ_r a_rᵀ b_r
 //! ```
 //!
-//! There are many rows, and the result is small. So the result is cut into tiles that stay in the second-level cache of a core.
-//! Each tile reads all rows, a block at a time. The rows of `a` are transposed just before the product reads them. Only the
-//! result is written to memory.
+//! There are many rows, and the result is small. The rows of `b` are packed, and the columns of `a` read where they stand.
 
-use std::mem;
-
-use super::fold::add_column_sums;
-use super::multiply::add_product;
-use super::panel::Panel;
-use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
-use super::transpose::transpose;
-use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Threads, WriteMode, call::sum};
-
-/// The number of rows of `a` and `b` in a block.
-const DEPTH: usize = 128;
-/// The numbers in a tile and in its transposed block. With the block of `b` they fit a second-level cache of a megabyte in `f32`.
-const TILE: usize = 5 << 15;
-/// The maximum number of columns of a tile.
-const WIDTH: usize = 512;
-/// The minimum number of tiles per thread, unless they would have fewer than [`MIN_ROWS`].
-const PER_THREAD: usize = 2;
-/// The minimum number of rows of a tile. With smaller tiles, the rows that all tiles read would be read too often.
-const MIN_ROWS: usize = 32;
-/// The side of the squares that are transposed: several whole cache lines per row.
-const SQUARE: usize = 64;
+use super::packed::multiply_and_sum;
+use super::{Matrix, MatrixMut, Pooled};
+use crate::simd::Initial;
 
 /// `to += aᵀ b`, and adds the sum of every column of `a` to its element of `sums`, if there are any.
 ///
@@ -63,99 +42,13 @@ pub(super) fn add_outer_products<E: Pooled>(
     if rows == 0 {
         return;
     }
-    if cols == 0 {
-        // There is no product, but there are sums.
-        return add_sums(a, sums);
-    }
-    let [height, width] = tile(rows, depth, cols);
-    let mut sums = sums.chunks_mut(height);
-    let tiles = to.row_chunks(height).enumerate().flat_map(|(i, to)| {
-        let a = a.some_cols(i * height..i * height + to.rows());
-        let mut sums = sums.next().unwrap_or_default();
-        let columns = to.col_chunks(width).enumerate();
-        columns.map(move |(j, to)| Tile {
-            a,
-            b: b.some_cols(j * width..j * width + to.cols()),
-            // The first tile of a row of tiles computes the sums.
-            sums: mem::take(&mut sums),
-            to,
-        })
-    });
-    for_each(tiles, Tile::add);
+    multiply_and_sum([to], Initial::Old, a.transposed(), &b, sums);
 }
 
 /// The sums of [`add_outer_products`] alone, with the same bits.
 pub(super) fn add_sums<E: Pooled>(a: Matrix<'_, E>, sums: &mut [E]) {
-    let height = sums.len().div_ceil(threads()).max(MIN_ROWS);
-    let parts = sums.chunks_mut(height).enumerate();
-    for_each(parts, |(i, sums)| {
-        let rows = sums.len();
-        Tile {
-            a: a.some_cols(i * height..i * height + rows),
-            b: Matrix::new(&[], a.rows(), 0),
-            to: MatrixMut::new(&mut [], rows, 0),
-            sums,
-        }
-        .add();
-    });
-}
-
-/// The rows and columns of a tile. The bits of the result do not depend on them: no tile has a single row of several, for which
-/// [`product`] has another order of summation.
-///
-/// [`product`]: crate::simd::product
-fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
-    let (width, at_once) = if rows * depth * cols <= FEW_MULTIPLICATIONS {
-        (cols, 1)
-    } else {
-        (cols.div_ceil(cols.div_ceil(WIDTH)), PER_THREAD * threads())
-    };
-    let most = (TILE / (width + DEPTH)).max(MIN_ROWS);
-    let pieces = rows.div_ceil(most).next_multiple_of(at_once);
-    let mut height = rows.div_ceil(pieces).max(MIN_ROWS);
-    while rows > 1 && rows % height == 1 {
-        height += 1;
-    }
-    [height, width]
-}
-
-/// A part of the result, with its columns of both sides.
-struct Tile<'a, E> {
-    a: Matrix<'a, E>,
-    b: Matrix<'a, E>,
-    to: MatrixMut<'a, E>,
-    sums: &'a mut [E],
-}
-
-impl<E: Pooled> Tile<'_, E> {
-    fn add(self) {
-        let Self { a, b, mut to, sums } = self;
-        let rows = to.rows();
-        let depth = a.rows();
-        let mut columns = Panel::new(rows, DEPTH.min(depth));
-        // The sums of each block of rows.
-        let mut partial = Buffer::uninit(depth.div_ceil(DEPTH) * sums.len());
-        let mut partials = partial.chunks_mut(rows);
-        for first in (0..depth).step_by(DEPTH) {
-            let some = first..depth.min(first + DEPTH);
-            let a = a.some_rows(some.clone());
-            let b = b.some_rows(some);
-            let squares = columns.reshape(rows, a.rows()).row_chunks(SQUARE);
-            for (i, to) in squares.enumerate() {
-                transpose(a.some_cols(i * SQUARE..i * SQUARE + to.rows()), to);
-            }
-            let columns = columns.read();
-            for (i, to) in partials.next().into_iter().flatten().enumerate() {
-                *to = sum(columns.row(i));
-            }
-            if b.cols() > 0 {
-                add_product(to.reborrow(), WriteMode::Add, columns, b, Threads::One);
-            }
-        }
-        if !sums.is_empty() {
-            add_column_sums(Matrix::new(&partial, depth.div_ceil(DEPTH), rows), sums);
-        }
-    }
+    let to = MatrixMut::without_cols(a.cols());
+    add_outer_products(to, a, Matrix::without_cols(a.rows()), sums);
 }
 
 #[cfg(test)]
@@ -263,15 +156,6 @@ mod tests {
         for rows in (1..=130).chain([700, 1_288]) {
             check::<f32>(rows);
             check::<f64>(rows);
-        }
-    }
-
-    #[test]
-    fn all_threads_have_tiles() {
-        for (threads, height) in [(1, 350), (2, 175), (8, 44)] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let tile = pool.expect("a pool").install(|| tile(700, 300, 600));
-            assert_eq!(tile, [height, 300], "{threads} threads");
         }
     }
 

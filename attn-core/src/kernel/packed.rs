@@ -1,20 +1,30 @@
 //! Products with a packed right side, on all threads.
 //!
-//! The columns of the right side are cut into strips. A thread packs a strip, which then stays in the second-level cache, and multiplies it with
-//! all rows. The order of a sum is that of the depth, so the bits depend neither on the strips nor on the number of threads.
+//! The result is cut into parts. A thread packs the columns of a part, which then stay in the second-level cache, and multiplies them with the
+//! rows of the part. The order of a sum is that of the depth, so the bits depend neither on the parts nor on the number of threads.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use smallvec::SmallVec;
 
+use super::fold::add_column_sums;
 use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Panels, multiply_panels, panel_columns, vector_columns};
+use crate::simd::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, vector_columns};
 
-/// The bytes of a strip: a half of a second-level cache.
+/// The bytes of the columns of a part: a half of a second-level cache.
 const STRIP: usize = 600 * 1024;
-/// The most depths that are multiplied at a time. Two panels of columns are then a strip.
-const DEPTHS: usize = 1536;
+/// The most depths that are multiplied at a time.
+const DEPTHS: usize = 512;
+/// The panels for which a thread has columns of its own. With fewer, threads share the columns and divide the rows: each packs them, but no
+/// two write to neighbouring cache lines.
+const FEW_PANELS: usize = 4;
+/// The least rows of a part, unless there are fewer: all parts of the same columns pack these.
+const LEAST_ROWS: usize = 48;
+/// The tiles whose rows are summed at a time: with all depths of a block, a part of a second-level cache.
+const SUMMED_TILES: usize = 8;
+/// The depths that are summed one after another.
+const SUMMED: usize = 256;
 
 /// The right side of a product, wherever its numbers are.
 pub(super) trait Columns<E>: Sync {
@@ -22,15 +32,37 @@ pub(super) trait Columns<E>: Sync {
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>);
 }
 
+/// A matrix whose rows are contiguous.
+impl<E: Pooled> Columns<E> for Matrix<'_, E> {
+    fn copy(&self, columns: Range<usize>, depths: Range<usize>, mut to: MatrixMut<'_, E>) {
+        let from = self.part(depths, columns);
+        (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
+    }
+}
+
 /// `to = initial + rows columns`, where `to` is in pieces side by side.
 ///
 /// # Panics
-/// If the shapes do not fit, or the elements of a row of `rows` are not contiguous.
+/// If the shapes do not fit.
 pub(super) fn multiply_packed<'a, E: Pooled>(
     to: impl IntoIterator<Item = MatrixMut<'a, E>>,
     initial: Initial<'_, E>,
     rows: Matrix<'_, E>,
     columns: &impl Columns<E>,
+) {
+    multiply_and_sum(to, initial, rows, columns, &mut []);
+}
+
+/// [`multiply_packed`], which adds the sum of each row to its number in `sums`, if there are any. The columns of `rows` are contiguous then.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(super) fn multiply_and_sum<'a, E: Pooled>(
+    to: impl IntoIterator<Item = MatrixMut<'a, E>>,
+    initial: Initial<'_, E>,
+    rows: Matrix<'_, E>,
+    columns: &impl Columns<E>,
+    sums: &'a mut [E],
 ) {
     let to: Pieces<'_, E> = to.into_iter().collect();
     assert!(
@@ -38,31 +70,69 @@ pub(super) fn multiply_packed<'a, E: Pooled>(
         "the products of {} rows in {to:?}",
         rows.rows()
     );
-    for_each(strips(to, rows), |strip: Strip<'_, E>| {
-        strip.multiply(initial, rows, columns);
+    assert!(
+        sums.is_empty() || sums.len() == rows.rows(),
+        "{} sums of {} rows",
+        sums.len(),
+        rows.rows()
+    );
+    for_each(parts(to, rows, sums), |part: Part<'_, E>| {
+        part.multiply(initial, rows, columns);
     });
 }
 
 type Pieces<'a, E> = SmallVec<[MatrixMut<'a, E>; 4]>;
 
-/// Some columns of a result.
-struct Strip<'a, E> {
+/// Some rows and columns of a result.
+struct Part<'a, E> {
+    rows: Range<usize>,
     columns: Range<usize>,
     to: Pieces<'a, E>,
+    /// The sums of the rows, if this part computes them.
+    sums: &'a mut [E],
 }
 
-/// Cuts a result into strips of whole vectors, the same number for each thread. One thread computes a small product.
-fn strips<'a, E: Pooled>(to: Pieces<'a, E>, rows: Matrix<'_, E>) -> Vec<Strip<'a, E>> {
-    let width = panel_columns::<E>();
+/// Cuts a result into parts of whole vectors, about the same number for each thread. One thread computes a small product.
+fn parts<'a, E: Pooled>(
+    to: Pieces<'a, E>,
+    rows: Matrix<'_, E>,
+    mut sums: &'a mut [E],
+) -> Vec<Part<'a, E>> {
+    let count = rows.rows();
     let all = to.iter().map(MatrixMut::cols).sum::<usize>();
-    let panels = all.div_ceil(width);
-    let bytes = width * rows.cols().clamp(1, DEPTHS) * size_of::<E>();
-    let most = (STRIP / bytes).max(1);
-    let threads = match rows.rows() * rows.cols() * all <= FEW_MULTIPLICATIONS {
+    let panels = all.div_ceil(panel_columns::<E>());
+    let threads = match count * rows.cols() * all.max(1) <= FEW_MULTIPLICATIONS {
         true => 1,
         false => threads(),
     };
-    let count = panels.div_ceil(most).next_multiple_of(threads).min(panels);
+    let by_columns = (panels / FEW_PANELS).clamp(1, threads);
+    let by_rows = threads.div_ceil(by_columns).min(count / LEAST_ROWS).max(1);
+    let by_columns = threads.div_ceil(by_rows);
+    let bytes = panel_columns::<E>() * rows.cols().clamp(1, DEPTHS) * size_of::<E>();
+    let most = (STRIP / bytes).max(1);
+    let strips_of = panels.div_ceil(most).next_multiple_of(by_columns);
+    let strips = strips(to, all, strips_of.min(panels).max(1));
+    let height = count.div_ceil(by_rows).next_multiple_of(TILE_ROWS).max(1);
+    let parts = strips.into_iter().flat_map(|(columns, to)| {
+        // The parts of the first columns compute the sums.
+        let mut sums = mem::take(&mut sums).chunks_mut(height);
+        let parts = row_chunks(to, count, height);
+        parts.map(move |(rows, to)| Part {
+            rows,
+            columns: columns.clone(),
+            to,
+            sums: sums.next().unwrap_or_default(),
+        })
+    });
+    parts.collect()
+}
+
+/// Cuts a result into so many strips of columns.
+fn strips<'a, E: Pooled>(
+    to: Pieces<'a, E>,
+    all: usize,
+    count: usize,
+) -> Vec<(Range<usize>, Pieces<'a, E>)> {
     let vectors = all.div_ceil(vector_columns::<E>());
     let mut pieces = to.into_iter().filter(|to| to.cols() > 0);
     let mut rest = pieces.next();
@@ -82,35 +152,50 @@ fn strips<'a, E: Pooled>(to: Pieces<'a, E>, rows: Matrix<'_, E>) -> Vec<Strip<'a
                 _ => Some(others),
             };
         }
-        Strip { columns, to }
+        (columns, to)
     });
     strips.collect()
 }
 
-impl<E: Pooled> Strip<'_, E> {
-    fn multiply(
-        mut self,
-        mut initial: Initial<'_, E>,
-        rows: Matrix<'_, E>,
-        from: &impl Columns<E>,
-    ) {
+/// Cuts pieces of so many rows into chunks of rows.
+fn row_chunks<'a, E>(
+    to: Pieces<'a, E>,
+    rows: usize,
+    height: usize,
+) -> impl Iterator<Item = (Range<usize>, Pieces<'a, E>)> {
+    let pieces = to.into_iter().map(move |to| to.row_chunks(height));
+    let mut pieces: SmallVec<[_; 4]> = pieces.collect();
+    (0..rows).step_by(height).map(move |first| {
+        let to = pieces.iter_mut().filter_map(Iterator::next).collect();
+        (first..rows.min(first + height), to)
+    })
+}
+
+impl<E: Pooled> Part<'_, E> {
+    fn multiply(mut self, initial: Initial<'_, E>, rows: Matrix<'_, E>, from: &impl Columns<E>) {
         let width = panel_columns::<E>();
-        if let Initial::OfColumns(numbers) = &mut initial {
-            *numbers = &numbers[self.columns.clone()];
-        }
+        let mut initial = initial.part(self.rows.clone(), self.columns.clone());
+        let rows = rows.some_rows(self.rows.clone());
         let depth = rows.cols();
         // Blocks of about the same depth, and one where there is no depth at all.
         let block = depth.div_ceil(depth.div_ceil(DEPTHS).max(1)).max(1);
         let panels = self.columns.len().div_ceil(width);
         let mut packed = Buffer::uninit(panels * width * block.min(depth));
+        let mut sums = Sums::new(mem::take(&mut self.sums));
         for first in (0..depth.max(1)).step_by(block) {
             let depths = first..depth.min(first + block);
             let some = &mut packed[..panels * width * depths.len()];
             self.pack(&depths, from, some);
             let columns = Panels::new(some, depths.len());
-            multiply_panels(&mut self.to, initial, rows.some_cols(depths), columns);
+            let rows = rows.some_cols(depths);
+            if sums.to.is_empty() {
+                multiply_panels(&mut self.to, initial, rows, columns);
+            } else {
+                self.multiply_and_sum(initial, rows, columns, &mut sums);
+            }
             initial = Initial::Old;
         }
+        sums.write();
     }
 
     /// Packs the columns. Those behind the last are zeros, as any number may be subnormal, which is slow.
@@ -125,6 +210,57 @@ impl<E: Pooled> Strip<'_, E> {
             from.copy(columns, depths.clone(), to);
         }
     }
+
+    /// Sums some rows after they are multiplied, while they are in a cache.
+    fn multiply_and_sum(
+        &mut self,
+        initial: Initial<'_, E>,
+        rows: Matrix<'_, E>,
+        columns: Panels<'_, E>,
+        sums: &mut Sums<'_, E>,
+    ) {
+        let to = self.to.iter_mut().map(MatrixMut::reborrow).collect();
+        let some = SUMMED_TILES * TILE_ROWS;
+        for (chunk, mut to) in row_chunks(to, rows.rows(), some) {
+            let rows = rows.some_rows(chunk.clone());
+            let initial = initial.part(chunk.clone(), 0..self.columns.len());
+            multiply_panels(&mut to, initial, rows, columns);
+            sums.add(rows, chunk);
+        }
+    }
+}
+
+/// Sums of rows whose numbers come in blocks of depths.
+struct Sums<'a, E> {
+    to: &'a mut [E],
+    /// There may be many blocks.
+    totals: Vec<f64>,
+}
+
+impl<'a, E: Pooled> Sums<'a, E> {
+    fn new(to: &'a mut [E]) -> Self {
+        let totals = vec![0.0; to.len()];
+        Self { to, totals }
+    }
+
+    fn add(&mut self, rows: Matrix<'_, E>, which: Range<usize>) {
+        let mut sums = Buffer::uninit(which.len());
+        let depth = rows.cols();
+        for first in (0..depth).step_by(SUMMED) {
+            sums.fill(E::ZERO);
+            let some = rows.some_cols(first..depth.min(first + SUMMED));
+            add_column_sums(some.transposed(), &mut sums);
+            for (total, &sum) in self.totals[which.clone()].iter_mut().zip(&*sums) {
+                *total += sum.into();
+            }
+        }
+    }
+
+    fn write(self) {
+        for (to, total) in self.to.iter_mut().zip(self.totals) {
+            *to += E::of_f64(total);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -133,13 +269,6 @@ mod tests {
     use crate::kernel::testing::{
         Absolute, assert_close, noise, on_every_isa, same_for_all_threads, wide,
     };
-
-    impl<E: Pooled> Columns<E> for Matrix<'_, E> {
-        fn copy(&self, columns: Range<usize>, depths: Range<usize>, mut to: MatrixMut<'_, E>) {
-            let from = self.part(depths, columns);
-            (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
-        }
-    }
 
     /// Rows, depth and columns: around panels, vectors and blocks of depths.
     fn shapes() -> impl Iterator<Item = [usize; 3]> {

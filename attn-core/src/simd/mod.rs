@@ -86,7 +86,7 @@ pub use few_rows::dots_of_rows;
 pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;
-pub use panels::{Initial, Panels, multiply_panels, panel_columns, vector_columns};
+pub use panels::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, vector_columns};
 pub(crate) use prefetch::prefetch;
 pub use product::{Threads, WriteMode, product};
 pub use vector::{Gemm, Kernel, Mask, Real, Vector, splat};

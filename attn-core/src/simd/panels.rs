@@ -3,7 +3,7 @@
 //! The numbers of the right side are copied to panels first, in the order in which the microkernel reads them: a panel has
 //! [`panel_columns`] columns, and the numbers of a depth stand side by side, `[depth, columns]`. Whoever packs them decides where they come
 //! from: a matrix with any strides, or an image whose patches are nowhere a matrix. The rows of the left side are read where they stand, a
-//! number at a time.
+//! number at a time: they may have any strides.
 //!
 //! ```text
 //! to[i][j] = start + Σ_k rows[i][k] columns[k][j]     for a tile of rows `i` and columns `j`: vectors along `j`, numbers of `i` in every lane
@@ -14,12 +14,15 @@
 //!
 //! The result may be in pieces, side by side: the columns of a panel need not be neighbours in memory.
 
+use std::ops::Range;
+
+use super::prefetch::prefetch_line;
 use super::slice::{load_any, store_any};
 use super::{Kernel, Matrix, MatrixMut, Real, Vector, run};
 
-/// The columns of a panel: three of the widest vectors.
+/// The columns of a panel: four of the widest vectors.
 pub const fn panel_columns<E>() -> usize {
-    VECTORS * vector_columns::<E>()
+    4 * vector_columns::<E>()
 }
 
 /// The columns of the widest vector. A panel may have few of them in use, and takes little time then.
@@ -27,13 +30,13 @@ pub const fn vector_columns<E>() -> usize {
     64 / size_of::<E>()
 }
 
-/// The vectors of a row of a tile.
-const VECTORS: usize = 3;
+/// The rows of a tile.
+pub const TILE_ROWS: usize = 6;
 
-/// The rows of a tile: there are 24 sums, which leaves registers for the factors.
-const ROWS: usize = 8;
+/// The vectors of a row of a tile: with 24 sums, 32 registers have room for the factors.
+const VECTORS: usize = 4;
 /// The same with 16 registers, for 12 sums.
-const FEW_ROWS: usize = 4;
+const FEW_VECTORS: usize = 2;
 
 /// The most lanes of a tile.
 const MOST: usize = VECTORS * 16;
@@ -81,6 +84,18 @@ pub enum Initial<'a, E> {
     OfColumns(&'a [E]),
 }
 
+impl<E> Initial<'_, E> {
+    /// Those of some rows and columns.
+    #[must_use]
+    pub fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
+        match self {
+            Self::OfRows(of) => Self::OfRows(&of[rows]),
+            Self::OfColumns(of) => Self::OfColumns(&of[columns]),
+            same => same,
+        }
+    }
+}
+
 /// `to = initial + rows columns`, on the calling thread, where `to` is a matrix in pieces that stand side by side, of so many rows and with at least
 /// one column.
 ///
@@ -88,7 +103,7 @@ pub enum Initial<'a, E> {
 /// instruction set only.
 ///
 /// # Panics
-/// If there are too few panels, pieces have other numbers of rows, or the elements of a row are not contiguous.
+/// If there are too few panels, or pieces have other numbers of rows.
 #[track_caller]
 pub fn multiply_panels<E: Real>(
     to: &mut [MatrixMut<'_, E>],
@@ -99,9 +114,7 @@ pub fn multiply_panels<E: Real>(
     let count = rows.rows();
     let all = to.iter().map(MatrixMut::cols).sum();
     assert!(
-        to.iter().all(|to| to.rows() == count)
-            && rows.has_row_slices()
-            && rows.cols() == columns.depth,
+        to.iter().all(|to| to.rows() == count) && rows.cols() == columns.depth,
         "{count} rows of {} and panels of a depth of {} for {to:?}",
         rows.cols(),
         columns.depth
@@ -137,106 +150,201 @@ impl<E: Real> Kernel for Product<'_, '_, E> {
     fn run<V: Vector<Element = E>>(mut self) {
         // The instruction sets with vectors of 32 bytes have 16 registers, the others 32.
         match size_of::<V>() {
-            32 => self.tiles::<V, FEW_ROWS>(),
-            _ => self.tiles::<V, ROWS>(),
+            32 => self.tiles::<V, FEW_VECTORS>(),
+            _ => self.tiles::<V, VECTORS>(),
         }
     }
 }
 
 impl<E: Real> Product<'_, '_, E> {
-    /// All tiles, of `R` rows each. All of some rows are computed before others are read.
+    /// All tiles, of at most `N` vectors each. All of some rows are computed before others are read.
     #[inline(always)]
-    fn tiles<V: Vector<Element = E>, const R: usize>(&mut self) {
+    fn tiles<V: Vector<Element = E>, const N: usize>(&mut self) {
         let width = panel_columns::<E>();
-        let step = VECTORS * V::LANES;
+        let step = N * V::LANES;
         let count = self.rows.rows();
-        for first in (0..count).step_by(ROWS) {
+        for row in (0..count).step_by(TILE_ROWS) {
             for (panel, left) in (0..self.all).step_by(width).enumerate() {
                 let b = self.columns.panel(panel);
                 let columns = width.min(self.all - left);
                 for col in (0..columns).step_by(step) {
                     let columns = step.min(columns - col);
-                    for row in (first..count.min(first + ROWS)).step_by(R) {
-                        // The last tile has its last row several times.
-                        let mut a = [self.rows.row(count - 1); R];
-                        for (a, row) in a.iter_mut().zip(row..count) {
-                            *a = self.rows.row(row);
-                        }
-                        let sums = match columns.div_ceil(V::LANES) {
-                            1 => tile::<V, R, 1>(a, b, col),
-                            2 => tile::<V, R, 2>(a, b, col),
-                            _ => tile::<V, R, VECTORS>(a, b, col),
-                        };
-                        let rows = R.min(count - row);
-                        self.write::<V>(&sums[..rows], row, left + col, columns);
+                    let place = Place {
+                        rows: row..count.min(row + TILE_ROWS),
+                        columns: left + col..left + col + columns,
+                    };
+                    let is_last = left + width >= self.all;
+                    match columns.div_ceil(V::LANES) {
+                        1 => self.tile::<V, 1>(b, col, place, is_last),
+                        2 => self.tile::<V, 2>(b, col, place, is_last),
+                        3 => self.tile::<V, 3>(b, col, place, is_last),
+                        _ => self.tile::<V, N>(b, col, place, is_last),
                     }
                 }
             }
         }
     }
 
-    /// Writes the sums of a tile.
+    /// The tile at `place`, of `N` vectors from column `col` of the panel `b` on. It may look ahead to the rows of the next tile.
     #[inline(always)]
-    fn write<V: Vector<Element = E>>(
+    fn tile<V: Vector<Element = E>, const N: usize>(
         &mut self,
-        sums: &[[E; MOST]],
-        first: usize,
-        left: usize,
-        columns: usize,
+        b: &[E],
+        col: usize,
+        place: Place,
+        looks_ahead: bool,
     ) {
+        let sums = sums::<V, TILE_ROWS, N>(self.rows, place.rows.start, b, col, looks_ahead);
         let mut start = 0;
         for piece in &mut *self.to {
             let end = start + piece.cols();
-            let some = left.max(start)..(left + columns).min(end);
-            if !some.is_empty() {
-                for (row, sums) in (first..).zip(sums) {
-                    let to = &mut piece.row_mut(row)[some.start - start..some.end - start];
-                    let sums = &sums[some.start - left..some.end - left];
-                    for at in (0..to.len()).step_by(V::LANES) {
-                        let to = &mut to[at..];
-                        let sum = load_any::<V>(&sums[at..]);
-                        let sum = match self.initial {
-                            Initial::Zero => sum,
-                            Initial::Old => load_any::<V>(to) + sum,
-                            Initial::OfRows(of) => V::splat(of[row]) + sum,
-                            Initial::OfColumns(of) => {
-                                load_any::<V>(&of[some.start + at..some.end]) + sum
-                            }
-                        };
-                        store_any(sum, to);
-                    }
-                }
+            let some = place.columns.start.max(start)..place.columns.end.min(end);
+            if place.is_whole::<V, TILE_ROWS, N>() && some == place.columns {
+                let columns = some.start - start..some.end - start;
+                write_whole(&sums, piece, self.initial, &place, columns);
+            } else if !some.is_empty() {
+                self.initial
+                    .write_part::<V>(&numbers(&sums), piece, start, &place, some);
             }
             start = end;
         }
     }
 }
 
-/// The sums of `R` rows, and of `N` vectors of columns from `col` on.
+/// The part of the result that a tile computes.
+struct Place {
+    rows: Range<usize>,
+    columns: Range<usize>,
+}
+
+impl Place {
+    /// Whether all sums of a tile have a place.
+    #[inline(always)]
+    fn is_whole<V: Vector, const R: usize, const N: usize>(&self) -> bool {
+        self.rows.len() == R && self.columns.len() == N * V::LANES
+    }
+}
+
+/// Writes a tile of whole vectors to `columns` of a piece.
 #[inline(always)]
-fn tile<V: Vector, const R: usize, const N: usize>(
-    a: [&[V::Element]; R],
+fn write_whole<V: Vector, const R: usize, const N: usize>(
+    sums: &[[V; N]; R],
+    piece: &mut MatrixMut<'_, V::Element>,
+    initial: Initial<'_, V::Element>,
+    place: &Place,
+    columns: Range<usize>,
+) {
+    macro_rules! row {
+        ($i:ident) => {
+            &mut piece.row_mut(place.rows.start + $i)[columns.clone()]
+        };
+    }
+    match initial {
+        Initial::Zero => (0..R).for_each(|i| write_row(&sums[i], row!(i), |sum, _| sum)),
+        Initial::Old => (0..R).for_each(|i| {
+            write_row(&sums[i], row!(i), |sum, old| V::load(old) + sum);
+        }),
+        Initial::OfRows(of) => (0..R).for_each(|i| {
+            let of = V::splat(of[place.rows.start + i]);
+            write_row(&sums[i], row!(i), |sum, _| of + sum);
+        }),
+        Initial::OfColumns(of) => {
+            let of: [V; N] =
+                std::array::from_fn(|n| V::load(&of[place.columns.start + n * V::LANES..]));
+            (0..R).for_each(|i| {
+                let sums: [V; N] = std::array::from_fn(|n| of[n] + sums[i][n]);
+                write_row(&sums, row!(i), |sum, _| sum);
+            });
+        }
+    }
+}
+
+#[inline(always)]
+fn write_row<V: Vector, const N: usize>(
+    sums: &[V; N],
+    to: &mut [V::Element],
+    value: impl Fn(V, &[V::Element]) -> V,
+) {
+    for (n, to) in (0..N).zip(to.chunks_exact_mut(V::LANES)) {
+        value(sums[n], to).store(to);
+    }
+}
+
+impl<E: Real> Initial<'_, E> {
+    /// Writes the numbers of a tile that are in `columns` of the result, to a piece whose first column is `start`.
+    #[inline(always)]
+    fn write_part<V: Vector<Element = E>>(
+        self,
+        numbers: &[[E; MOST]],
+        piece: &mut MatrixMut<'_, E>,
+        start: usize,
+        place: &Place,
+        columns: Range<usize>,
+    ) {
+        for (row, numbers) in place.rows.clone().zip(numbers) {
+            let to = &mut piece.row_mut(row)[columns.start - start..columns.end - start];
+            let numbers = &numbers[columns.start - place.columns.start..][..to.len()];
+            for at in (0..to.len()).step_by(V::LANES) {
+                let to = &mut to[at..];
+                let sum = load_any::<V>(&numbers[at..]);
+                let sum = match self {
+                    Initial::Zero => sum,
+                    Initial::Old => load_any::<V>(to) + sum,
+                    Initial::OfRows(of) => V::splat(of[row]) + sum,
+                    Initial::OfColumns(of) => {
+                        load_any::<V>(&of[columns.start + at..columns.end]) + sum
+                    }
+                };
+                store_any(sum, to);
+            }
+        }
+    }
+}
+
+/// The sums of `R` rows from `first` on, and of `N` vectors of columns of the panel `b` from `col` on. Behind the last row there is that one
+/// again.
+///
+/// The numbers of a row may stand apart, those of neighbouring rows side by side. Each depth is then in a cache line of its own, of which the
+/// processor foresees nothing, so the lines of the next tile may be asked for.
+#[inline(always)]
+fn sums<V: Vector, const R: usize, const N: usize>(
+    a: Matrix<'_, V::Element>,
+    first: usize,
     b: &[V::Element],
     col: usize,
-) -> [[V::Element; MOST]; R] {
+    looks_ahead: bool,
+) -> [[V; N]; R] {
     let width = panel_columns::<V::Element>();
-    let depth = a[0].len();
+    let depth = a.cols();
     assert!(
-        a.iter().all(|a| a.len() == depth)
-            && b.len() == depth * width
-            && col + N * V::LANES <= width,
+        first < a.rows() && b.len() == depth * width && col + N * V::LANES <= width,
         "a tile within its rows and its panel"
     );
+    let (row_stride, step) = a.strides();
+    let last = a.rows() - 1;
+    let rows: [usize; R] = std::array::from_fn(|i| (first + i).min(last) * row_stride);
     let mut sums = [[V::zero(); N]; R];
+    if depth == 0 {
+        return sums;
+    }
+    // SAFETY: `first` and `last` are rows of the matrix, so where each begins, there is a number.
+    let rows = rows.map(|at| unsafe { a.as_ptr().add(at) });
+    let last_of_next = a.as_ptr().wrapping_add((first + 2 * R - 1) * row_stride);
+    let next = (looks_ahead && step > 1).then_some(last_of_next);
+    let mut at = 0;
     for k in 0..depth {
-        // SAFETY: `k` is less than the depth. So each row has a number `k`, and `width` numbers of `b` stand from `k * width` on, and the tile
-        // is within these.
+        // SAFETY: `k` is less than the depth. So each row has a number `k`, `at` behind its first, and `width` numbers of `b` stand from `k * width`
+        // on, and the tile is within these.
         let (a, b) = unsafe {
             (
-                a.map(|a| *a.get_unchecked(k)),
+                rows.map(|row| *row.add(at)),
                 b.get_unchecked(k * width + col..k * width + col + N * V::LANES),
             )
         };
+        if let Some(next) = next {
+            prefetch_line(next.wrapping_add(at));
+        }
+        at += step;
         let b: [V; N] = std::array::from_fn(|i| V::load(&b[i * V::LANES..]));
         for (sums, a) in sums.iter_mut().zip(a) {
             let a = V::splat(a);
@@ -245,6 +353,14 @@ fn tile<V: Vector, const R: usize, const N: usize>(
             }
         }
     }
+    sums
+}
+
+/// The sums as numbers, one vector behind the other.
+#[inline(always)]
+fn numbers<V: Vector, const R: usize, const N: usize>(
+    sums: &[[V; N]; R],
+) -> [[V::Element; MOST]; R] {
     let mut numbers = [[V::Element::ZERO; MOST]; R];
     for (to, sums) in numbers.iter_mut().zip(sums) {
         for (to, sum) in to.chunks_exact_mut(V::LANES).zip(sums) {

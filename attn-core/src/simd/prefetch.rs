@@ -9,13 +9,20 @@ const LINE: usize = 64;
 #[inline(always)]
 pub(crate) fn prefetch<E>(numbers: &[E]) {
     for piece in numbers.chunks((LINE / size_of::<E>()).max(1)) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: every processor of this architecture has the instruction, which reads no memory that the program sees.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(piece.as_ptr().cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = piece;
+        prefetch_line(piece.as_ptr());
     }
+}
+
+/// [`prefetch`] of the cache line at an address, which may be no memory of the program.
+#[inline(always)]
+pub(super) fn prefetch_line<E>(at: *const E) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this architecture has the instruction, which reads no memory that the program sees, and has no effect for an
+    // address where there is none.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
