@@ -57,6 +57,7 @@ mod tests {
     use crate::kernel::testing::{
         Absolute, assert_close, noise, on_every_isa, same_for_all_threads,
     };
+    use crate::simd::Isa;
 
     /// Sizes around those of vectors, squares, tiles and blocks of rows, and results of several tiles.
     const SHAPES: [[usize; 3]; 14] = [
@@ -160,25 +161,37 @@ mod tests {
     }
 
     #[test]
-    fn results_have_the_same_bits_for_any_tile_size() {
-        let [depth, rows, cols] = [300, 700, 600];
+    fn results_have_the_same_bits_for_any_part() {
+        let [depth, rows, cols] = [700, 700, 600];
         let a = noise::<f32>(depth * rows, 1);
         let b = noise::<f32>(depth * cols, 2);
         let a = Matrix::new(&a, depth, rows);
         let b = Matrix::new(&b, depth, cols);
-        let mut whole = vec![0.0; rows * cols];
-        add_outer_products(MatrixMut::new(&mut whole, rows, cols), a, b, &mut []);
-        let mut column = vec![0.0; rows];
-        for j in [0, 299, 300, 599] {
-            column.fill(0.0);
-            let to = MatrixMut::new(&mut column, rows, 1);
-            add_outer_products(to, a, b.some_cols(j..j + 1), &mut []);
-            let same = column
-                .iter()
-                .enumerate()
-                .all(|(i, x)| x.to_bits() == whole[i * cols + j].to_bits());
-            assert!(same, "column {j}");
-        }
+        let add = |a: Matrix<'_, f32>, b: Matrix<'_, f32>| {
+            let mut to = vec![0.5; a.cols() * b.cols()];
+            let mut sums = vec![0.5; a.cols()];
+            let view = MatrixMut::new(&mut to, a.cols(), b.cols());
+            add_outer_products(view, a, b, &mut sums);
+            (to, sums)
+        };
+        // Forced, so that no other test changes it meanwhile.
+        Isa::current().force(|| {
+            let (whole, all_sums) = add(a, b);
+            for some_rows in [0..1, 5..8, 95..200, 699..700] {
+                for some_cols in [0..1, 15..18, 299..300, 590..600, 300..300] {
+                    let some = a.some_cols(some_rows.clone());
+                    let (part, sums) = add(some, b.some_cols(some_cols.clone()));
+                    let of_whole = some_rows
+                        .clone()
+                        .flat_map(|i| &whole[i * cols..][some_cols.clone()]);
+                    assert!(part.iter().eq(of_whole), "{some_rows:?}, {some_cols:?}");
+                    assert_eq!(sums, all_sums[some_rows.clone()], "{some_rows:?}");
+                }
+                let mut sums = vec![0.5; some_rows.len()];
+                add_sums(a.some_cols(some_rows.clone()), &mut sums);
+                assert_eq!(sums, all_sums[some_rows.clone()], "{some_rows:?} alone");
+            }
+        });
     }
 
     #[test]

@@ -76,6 +76,14 @@ pub(super) fn multiply_and_sum<'a, E: Pooled>(
         sums.len(),
         rows.rows()
     );
+    match initial {
+        Initial::OfRows(of) => assert_eq!(of.len(), rows.rows(), "a number for each row"),
+        Initial::OfColumns(of) => {
+            let all = to.iter().map(MatrixMut::cols).sum::<usize>();
+            assert_eq!(of.len(), all, "a number for each column");
+        }
+        Initial::Zero | Initial::Old => {}
+    }
     for_each(parts(to, rows, sums), |part: Part<'_, E>| {
         part.multiply(initial, rows, columns);
     });
@@ -312,6 +320,10 @@ mod tests {
             (0..k).map(|l| wide_a[i * k + l] * wide_b[l * n + j]).sum()
         };
         let sums: Vec<f64> = (0..m * n).map(|at| sum(at / n, at % n)).collect();
+        // The columns of the rows are contiguous.
+        let transposed: Vec<E> = (0..m * k)
+            .map(|i| a[i % m.max(1) * k + i / m.max(1)])
+            .collect();
         // The rows stand beside numbers that are none of theirs.
         let apart: Vec<E> = (0..m * (k + 3))
             .map(|i| match i % (k + 3) {
@@ -322,6 +334,7 @@ mod tests {
         for rows in [
             Matrix::new(&a, m, k),
             Matrix::new(&apart, m, k + 3).some_cols(0..k),
+            Matrix::new(&transposed, k, m).transposed(),
         ] {
             for initial in [
                 Initial::Zero,

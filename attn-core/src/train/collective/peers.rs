@@ -37,6 +37,7 @@ pub(super) struct Peers {
     looked: Instant,
     /// A rank that was gone the last time: what it has sent before that may still arrive.
     gone: Option<usize>,
+    #[cfg_attr(not(feature = "mpi"), allow(dead_code, reason = "MPI alone asks"))]
     has_lost: bool,
 }
 
@@ -54,6 +55,7 @@ impl Peers {
     }
 
     /// Whether a rank was named.
+    #[cfg(feature = "mpi")]
     pub(super) const fn has_lost(&self) -> bool {
         self.has_lost
     }
