@@ -348,7 +348,7 @@ fn steady_steps_of_a_network_allocate_its_output_and_the_gradient_of_that() {
 }
 
 /// In a first step with one thread, the allocated bytes are those of `activation_bytes`, plus the copies of the parameters, and
-/// less than 1 MiB more: scratch memory of kernels, lists of indices, and alignment. The size classes of the pool waste nothing
+/// less than 1.5 MiB more: scratch memory of kernels, half a MiB of it packed inputs, lists of indices, and alignment. The size classes of the pool waste nothing
 /// here: every array but the small ones has 5/8 of a power of two numbers, which is a class, and reuses the memory of any earlier
 /// array.
 #[test]
@@ -368,7 +368,7 @@ fn first_steps_allocate_the_stated_bytes() {
     let expected = activations + Even::PARAMS * size_of::<f64>();
     let others = taken.checked_sub(expected);
     assert!(
-        others.is_some_and(|others| others < 1 << 20),
+        others.is_some_and(|others| others < 3 << 19),
         "{taken} bytes, not {expected}"
     );
 }
@@ -408,7 +408,7 @@ where
 }
 
 /// Networks with attentions allocate the stated bytes, too, to the page. In addition there are the copies of the parameters, and
-/// scratch memory of a kernel: some rows of a gradient, transposed, and gathered tokens. The pool keeps no free memory.
+/// scratch memory of a kernel: some rows of an input, packed, and gathered tokens. The pool keeps no free memory.
 #[test]
 fn steps_with_attentions_allocate_the_stated_bytes() {
     let _alone = alone();
@@ -418,8 +418,8 @@ fn steps_with_attentions_allocate_the_stated_bytes() {
     thread.install(|| {
         let dev = Cpu::default();
         let ids = |shape: (usize, usize)| -> Tensor<_, usize, _> { dev.zeros_like(&shape) };
-        // 32 columns of 128 rows and a gap, in the class of 5/8 of a power of two: 40 KiB.
-        let copy = 5;
+        // 64 columns of 512 rows, packed for the gradient of weights: 256 KiB.
+        let copy = 64;
         let list = |tokens: usize| tokens * size_of::<usize>() / PAGE;
         // `gemm` keeps a block of the size of a cache for each thread.
         most_pages::<Decoder, _>(|gpt, gradients| gpt.forward_mut(ids((4, 128)).traced(gradients)));

@@ -430,7 +430,10 @@ fn a_validation_batch_that_one_rank_cannot_read_ends_all() {
             evaluated.map(drop).map_err(|error| error.to_string())
         });
         assert_eq!(of_1, "cannot be read");
-        assert_eq!(of_0, "rank 1 has failed: cannot be read");
+        assert_eq!(
+            of_0,
+            "rank 1 has failed, so this one ends in its sum: cannot be read"
+        );
     }
 }
 
@@ -453,7 +456,10 @@ fn a_rank_that_fails_in_a_loop_of_its_own_ends_all() {
             let ended = fit(trainer, batches, config(5), &mut state, observe);
             ended.map(drop).map_err(|error| error.to_string())
         });
-        assert_eq!(of_0, format!("rank 1 has failed: {of_1}"));
+        assert_eq!(
+            of_0,
+            format!("rank 1 has failed, so this one ends in its sum: {of_1}")
+        );
     }
 }
 

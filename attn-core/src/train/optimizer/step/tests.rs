@@ -42,11 +42,15 @@ type Trained = (Vec<Vec<f32>>, Vec<(String, Vec<f32>)>);
 /// Takes steps, in each of which so many parameters are updated at a time.
 fn train<A: Algorithm>(algorithm: A, steps: u64, at_a_time: usize) -> Trained {
     let mut optimizer = Optimizer::<f32, A>::new(algorithm);
-    let choice = Choice {
-        decays: true,
-        ..Choice::default()
-    };
-    let names: Vec<_> = (0..DIMS.len()).map(|index| format!("p{index}")).collect();
+    let choices = (0..DIMS.len()).map(|index| {
+        let mut choice = Choice {
+            decays: true,
+            ..Choice::default()
+        };
+        choice.path.name = format!("p{index}");
+        choice
+    });
+    let choices: Vec<_> = choices.collect();
     let lens = DIMS.map(|dims| dims.iter().product());
     let mut parameters: Vec<_> = lens.iter().map(|len| numbers(*len, 0)).collect();
     for step in 1..=steps {
@@ -57,9 +61,9 @@ fn train<A: Algorithm>(algorithm: A, steps: u64, at_a_time: usize) -> Trained {
         let all = parameters.iter_mut().zip(&gradients).enumerate();
         let mut targets: Vec<_> = all
             .map(|(index, (parameter, gradient))| Target {
-                name: &names[index],
+                name: &choices[index].path.name,
                 dims: DIMS[index],
-                choice: &choice,
+                choice: &choices[index],
                 start: 0,
                 numbers: parameter,
                 gradient: Some(gradient),
