@@ -1,4 +1,4 @@
-//! The linear map of [`linear`](super::linear) whose outputs are in several matrices of one width, and matrices side by side.
+//! The linear map of [`linear`] whose outputs are in several matrices of one width, and matrices side by side.
 
 use smallvec::SmallVec;
 
