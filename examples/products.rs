@@ -24,7 +24,7 @@ use clap::{Parser, ValueEnum};
 /// Times the products of linear layers.
 #[derive(Parser)]
 struct Args {
-    /// Which layers.
+    /// The layers whose products are timed.
     #[arg(default_value = "all")]
     layers: Layers,
 }

@@ -26,12 +26,12 @@ pub(super) const MODEL: &str = "model.safetensors";
 /// The file with the state of the optimizer of a checkpoint.
 pub(super) const OPTIMIZER: &str = "optimizer.safetensors";
 
-/// What each rank has a file of.
+/// A kind of files of which each rank has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shard {
     /// Its part of the optimizer's state.
     Optimizer,
-    /// What is missing of the gradients that it sends in bf16.
+    /// The errors of the gradients that it sends in bf16.
     RoundingErrors,
 }
 
@@ -165,7 +165,7 @@ impl<'a> Contents<'a> {
         across.map(|across| across.ranks.borrow_mut())
     }
 
-    /// What each rank has a file of.
+    /// The kinds of files of which each rank has one.
     pub(super) fn shards(&self) -> impl Iterator<Item = Shard> {
         let shards = self.across.iter().flat_map(|across| &across.shards);
         shards.map(|(shard, _)| *shard)

@@ -272,7 +272,7 @@ pub enum Problem {
     Algorithm {
         /// The name of the algorithm in the file.
         found: String,
-        /// That of the optimizer.
+        /// The name of the optimizer's algorithm.
         expected: &'static str,
     },
 

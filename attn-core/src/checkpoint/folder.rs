@@ -448,7 +448,7 @@ impl Checkpoint {
         }
     }
 
-    /// What is missing of the gradients that this rank had sent, if as many ranks sent them in bf16.
+    /// The errors of the gradients that this rank had sent, if as many ranks sent them in bf16.
     pub(super) fn rounding_errors<E: Element>(
         &self,
         rank: usize,

@@ -1,4 +1,4 @@
-//! What is missing of the gradients that a rank has sent in bf16, as a safetensors file.
+//! The errors of the gradients that a rank has sent in bf16, as a safetensors file.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) fn stored<E: Element>(errors: &RoundingErrors<E>, step: u64) -> (Meta
     (metadata.into(), tensors.collect())
 }
 
-/// Those of this rank. Which of them the trainer goes on with is known when it knows what it trains.
+/// The errors of this rank. Which of them the trainer goes on with is known when it knows what it trains.
 pub(super) fn load<E: Element>(
     path: impl AsRef<Path>,
     rank: usize,

@@ -85,7 +85,7 @@ pub enum Initial<'a, E> {
 }
 
 impl<E> Initial<'_, E> {
-    /// Those of some rows and columns.
+    /// The numbers of some rows and columns.
     #[must_use]
     pub fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
         match self {

@@ -29,7 +29,7 @@ pub struct MuonConfig {
     pub iterations: usize,
     /// A momentum with a norm below this is not made longer: more than 0.
     pub epsilon: f64,
-    /// Which parameters are hidden matrices. The others take steps of AdamW. A parameter that has not two axes is never one,
+    /// Whether a parameter is a hidden matrix. The others take steps of AdamW. A parameter that has not two axes is never one,
     /// and one with several names, such as a table that the output layer shares, is one if it is by each of them.
     pub hidden: fn(&ParameterInfo<'_>) -> bool,
     /// The settings of AdamW for the other parameters. A schedule of a [`Trainer`](super::Trainer) sets the rate of both: that of AdamW stays in

@@ -15,7 +15,7 @@ use super::link::{Broken, End};
 /// How often a rank that waits looks for the others.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a process tells the others of itself: its id, and a number for the machine, which is 0 where it has none.
+/// A process tells the others this of itself: its id, and a number for the machine, which is 0 where it has none.
 pub(super) fn own() -> [u64; 2] {
     [process::id().into(), machine().unwrap_or(0)]
 }
@@ -42,7 +42,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Those that said this of themselves.
+    /// The processes that said this of themselves.
     pub(super) fn new(all: &[[u64; 2]]) -> Self {
         let [_, here] = own();
         let id = |&[id, machine]: &[u64; 2]| (machine == here && machine != 0).then_some(id);

@@ -59,7 +59,7 @@ pub trait Learner<Batch> {
         None
     }
 
-    /// What the other [ranks](Self::collective) are told of an error.
+    /// The words of an error that the other [ranks](Self::collective) are told.
     fn reason(&self, error: &Self::Error) -> String {
         let _ = error;
         "its run of `fit` has ended with an error".to_owned()

@@ -27,12 +27,12 @@ pub(in crate::train) struct Choice {
 }
 
 impl Choice {
-    /// What the algorithm is told of the parameter, which has these sizes.
+    /// The properties of the parameter that the algorithm is told. It has these sizes.
     pub(in crate::train) fn info<'a>(&'a self, dims: &'a [usize]) -> ParameterInfo<'a> {
         self.path.info(dims)
     }
 
-    /// What ranks have in common, apart from the algorithm.
+    /// The rules that ranks have in common, apart from the algorithm.
     pub(in crate::train) fn rules(&self) -> impl Debug + '_ {
         (self.decays, &self.groups, self.is_frozen)
     }

@@ -37,7 +37,7 @@ pub(in crate::train) struct Target<'a, E> {
 }
 
 impl<'a, E> Target<'a, E> {
-    /// What the algorithm is told of it.
+    /// The properties that the algorithm is told.
     fn info(&self) -> ParameterInfo<'a> {
         self.choice.info(self.dims)
     }

@@ -5,7 +5,7 @@ use crate::{Element, kernel::bf16};
 /// The numbers of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Those of the model's type.
+    /// Numbers of the model's type.
     Full,
     Bf16,
 }

@@ -1,4 +1,4 @@
-//! What is missing of gradients that were sent in bf16: it is sent with the next ones.
+//! The errors of gradients that were sent in bf16: they are sent with the next ones.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -35,7 +35,7 @@ impl<E: Element> RoundingErrors<E> {
         }
     }
 
-    /// Those of a range of a gradient that another rank than this one updates: 0 at first.
+    /// The errors of a range of a gradient that another rank than this one updates: 0 at first.
     pub(super) fn part(&mut self, of: &Exchanged, rank: usize, range: Range<usize>) -> &mut [E] {
         let own = of.owners.range(rank);
         let before = if range.start < own.end { 0 } else { own.len() };

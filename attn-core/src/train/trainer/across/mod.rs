@@ -52,7 +52,7 @@ impl Default for Traffic {
 /// The other ranks of a trainer.
 pub(super) struct Across<E> {
     collective: Box<dyn Collective>,
-    /// What is missing of the gradients that this rank has sent, if it sends them in bf16.
+    /// The errors of the gradients that this rank has sent, if it sends them in bf16.
     errors: Option<RoundingErrors<E>>,
     /// Who updates what; the next step decides it if there are none.
     shards: Option<Shards>,
