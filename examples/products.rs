@@ -31,11 +31,11 @@ struct Args {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Layers {
-    /// Those of the small model of `throughput`.
+    /// The layers of the small model of `throughput`.
     Small,
-    /// Those of its medium model.
+    /// The layers of its medium model.
     Medium,
-    /// Square ones.
+    /// Layers with as many rows, inputs and outputs.
     Square,
     All,
 }

@@ -522,7 +522,7 @@ mod tests {
 
     #[test]
     fn owners_are_those_of_the_trainer() {
-        // As the unit test of the trainer's whole shards: loads of 9, 8 and 7.
+        // The loads are 9, 8 and 7, as in the unit test of the trainer's whole shards.
         let lens = [9, 1, 5, 4, 1, 1, 3];
         let mut loads = [0; 3];
         for (owner, len) in owners(&lens, 3).iter().zip(lens) {

@@ -49,3 +49,37 @@ fn sequences_are_apart_and_begin_anew() {
     session.reset();
     assert_eq!(session.prefill(&[3, 1, 4]).unwrap().to_vec(), first);
 }
+
+model! {
+    /// The tokens are the second input.
+    struct Remembering<vocab = 11, d = 6>;
+    fn forward(memory: [batch, src, d], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let x = conv1d::<seq, d, kernel = 3, padding = causal>(embedding::<vocab, d>(tokens));
+        linear::<vocab>(x + attention::<heads = 2>(x, context = memory))
+    }
+}
+
+#[test]
+fn a_session_whose_tokens_are_not_the_first_input_remembers_too() {
+    let _alone = checked::alone();
+    let model = Cpu::default().build_module::<Remembering, f32>();
+    let memory = || {
+        let numbers: Vec<f32> = (0..18).map(|i| (i % 7) as f32 / 7.0 - 0.4).collect();
+        Cpu::default().tensor_from_vec(numbers, (1, 3, Const::<6>))
+    };
+    let tokens = [3, 1, 4, 1, 5, 9];
+    let whole: Tensor<(usize, usize), usize, Cpu> =
+        Cpu::default().tensor_from_vec(tokens.to_vec(), (1, 6));
+    let whole = flat(&model.forward((memory(), whole)));
+    for parts in [[1; 6].as_slice(), &[2, 4], &[6]] {
+        let mut session = model.session(memory(), 6).unwrap();
+        let mut place = 0;
+        for part in parts {
+            let logits = session.prefill(&tokens[place..place + part]).unwrap();
+            place += part;
+            for (a, b) in logits.iter().zip(&whole[(place - 1) * 11..]) {
+                assert!((f64::from(*a) - b).abs() < 1e-5, "{parts:?}, {place}");
+            }
+        }
+    }
+}

@@ -276,7 +276,7 @@ fn the_length_of_a_step_of_muon_is_by_its_scale() {
     }
 }
 
-/// Of a parameter that AdamW has not updated before, however many steps there were: as long as its first one.
+/// The first step of AdamW with a parameter is as long as any first step, however many steps of another algorithm came before.
 #[test]
 fn lists_that_begin_later_count_anew() {
     let mut model: Tensor<Rank2<1, 1>, f64, Cpu> = Cpu::default().ones();

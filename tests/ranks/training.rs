@@ -115,7 +115,7 @@ where
 /// How the gradients of a step come together.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum How {
-    /// Those of its last batch are exchanged while others are computed.
+    /// The gradients of the last batch are exchanged while others are computed.
     Early,
     /// All of them are exchanged behind all backward passes.
     Late,

@@ -1,4 +1,4 @@
-//! What steps read of values around them: detached ones, and one value by two names. What reads the last state has no session.
+//! Steps read values around them: detached ones, and one value by two names. A model that reads the last state has no session.
 
 use super::claim::{self, agree, tolerance};
 use super::*;

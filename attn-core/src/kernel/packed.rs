@@ -16,9 +16,6 @@ use crate::simd::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, ve
 const STRIP: usize = 600 * 1024;
 /// The most depths that are multiplied at a time.
 const DEPTHS: usize = 512;
-/// The panels for which a thread has columns of its own. With fewer, threads share the columns and divide the rows: each packs them, but no
-/// two write to neighbouring cache lines.
-const FEW_PANELS: usize = 4;
 /// The least rows of a part, unless there are fewer: all parts of the same columns pack these.
 const LEAST_ROWS: usize = 48;
 /// The tiles whose rows are summed at a time: with all depths of a block, a part of a second-level cache.
@@ -28,12 +25,18 @@ const SUMMED: usize = 256;
 
 /// The right side of a product, wherever its numbers are.
 pub(super) trait Columns<E>: Sync {
+    /// The number of panels from which on a thread has columns of its own. With fewer, threads share the columns and divide the rows: each copies
+    /// all columns, but no two threads write to neighbouring cache lines.
+    const PANELS_OF_A_THREAD: usize;
+
     /// Copies some columns at some depths: `[depths, columns]`.
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>);
 }
 
 /// A matrix whose rows are contiguous.
 impl<E: Pooled> Columns<E> for Matrix<'_, E> {
+    const PANELS_OF_A_THREAD: usize = 4;
+
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, mut to: MatrixMut<'_, E>) {
         let from = self.part(depths, columns);
         (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
@@ -57,11 +60,11 @@ pub(super) fn multiply_packed<'a, E: Pooled>(
 ///
 /// # Panics
 /// If the shapes do not fit.
-pub(super) fn multiply_and_sum<'a, E: Pooled>(
+pub(super) fn multiply_and_sum<'a, E: Pooled, C: Columns<E>>(
     to: impl IntoIterator<Item = MatrixMut<'a, E>>,
     initial: Initial<'_, E>,
     rows: Matrix<'_, E>,
-    columns: &impl Columns<E>,
+    columns: &C,
     sums: &'a mut [E],
 ) {
     let to: Pieces<'_, E> = to.into_iter().collect();
@@ -84,7 +87,8 @@ pub(super) fn multiply_and_sum<'a, E: Pooled>(
         }
         Initial::Zero | Initial::Old => {}
     }
-    for_each(parts(to, rows, sums), |part: Part<'_, E>| {
+    let parts = parts(to, rows, C::PANELS_OF_A_THREAD, sums);
+    for_each(parts, |part: Part<'_, E>| {
         part.multiply(initial, rows, columns);
     });
 }
@@ -104,6 +108,7 @@ struct Part<'a, E> {
 fn parts<'a, E: Pooled>(
     to: Pieces<'a, E>,
     rows: Matrix<'_, E>,
+    panels_of_a_thread: usize,
     mut sums: &'a mut [E],
 ) -> Vec<Part<'a, E>> {
     let count = rows.rows();
@@ -113,7 +118,7 @@ fn parts<'a, E: Pooled>(
         true => 1,
         false => threads(),
     };
-    let by_columns = (panels / FEW_PANELS).clamp(1, threads);
+    let by_columns = (panels / panels_of_a_thread).clamp(1, threads);
     let by_rows = threads.div_ceil(by_columns).min(count / LEAST_ROWS).max(1);
     let by_columns = threads.div_ceil(by_rows);
     let bytes = panel_columns::<E>() * rows.cols().clamp(1, DEPTHS) * size_of::<E>();

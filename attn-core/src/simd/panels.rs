@@ -96,8 +96,7 @@ impl<E> Initial<'_, E> {
     }
 }
 
-/// `to = initial + rows columns`, on the calling thread, where `to` is a matrix in pieces that stand side by side, of so many rows and with at least
-/// one column.
+/// `to = initial + rows columns`, on the calling thread, where `to` is a matrix in pieces that stand side by side, of so many rows.
 ///
 /// An element is the sum of the products of its row and its column in the order of the depth. It depends on these, on `initial` and on the
 /// instruction set only.

@@ -114,6 +114,9 @@ struct Patches<'a, E> {
 }
 
 impl<E: Pooled> Columns<E> for Patches<'_, E> {
+    /// Copying patches takes longer than sharing cache lines.
+    const PANELS_OF_A_THREAD: usize = 1;
+
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
         let Self { x, of, group } = *self;
         of.copy_columns(x, group, columns, depths.start, to);
