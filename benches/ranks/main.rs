@@ -7,20 +7,17 @@
 //!
 //! Each turn takes a step in every way, and prints how long they took; the table comes behind the last turn. Turns end after a minute.
 //!
-//! Without the feature `mpi`, two ranks are threads of one process, which share its threads for kernels. See `README.md` in the folder above.
+//! Without `mpirun`, two ranks are threads of one process, which share its threads for kernels. See `README.md` in the folder above.
 
 use std::{
     io::Write,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use attn::{
     dfdx::prelude::*,
-    train::{
-        AdamWConfig, Call, Collective, CollectiveError, Message, Outgoing, Pending, TrainError,
-        Trainer,
-    },
+    train::{AdamWConfig, Collective, TrainError, Trainer},
 };
 
 #[path = "../language_model/sizes.rs"]
@@ -33,44 +30,7 @@ type Failure = TrainError<CpuError>;
 type Gpt = <Medium as BuildOnDevice<Cpu, f32>>::Built;
 
 /// A rank that several trainers use in turn.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<Box<dyn Collective>>>);
-
-impl Shared {
-    fn ranks(&self) -> MutexGuard<'_, Box<dyn Collective>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Collective for Shared {
-    fn rank(&self) -> usize {
-        self.ranks().rank()
-    }
-
-    fn ranks(&self) -> usize {
-        self.ranks().ranks()
-    }
-
-    fn begin(&mut self, call: Call, send: Outgoing) -> Result<Pending, CollectiveError> {
-        Shared::ranks(self).begin(call, send)
-    }
-
-    fn wait(&mut self, pending: Pending) -> Result<Vec<Message>, CollectiveError> {
-        Shared::ranks(self).wait(pending)
-    }
-
-    fn fail(&mut self, reason: &str) {
-        Shared::ranks(self).fail(reason);
-    }
-
-    fn bytes_sent(&self) -> u64 {
-        Shared::ranks(self).bytes_sent()
-    }
-
-    fn waited(&self) -> Duration {
-        Shared::ranks(self).waited()
-    }
-}
+type Shared = Arc<Mutex<Box<dyn Collective>>>;
 
 /// The time after which no turn begins.
 const ENOUGH: Duration = Duration::from_secs(60);
@@ -95,7 +55,7 @@ fn driven() -> f64 {
 }
 
 fn run(ranks: impl Collective + 'static, steps: usize) -> Result<(), Failure> {
-    let mut ranks = Shared(Arc::new(Mutex::new(Box::new(ranks))));
+    let mut ranks: Shared = Arc::new(Mutex::new(Box::new(ranks)));
     let way = |(name, bucket, is_early, is_bf16)| {
         let trainer = Cpu::default()
             .build_module::<Medium, f32>()
@@ -178,13 +138,14 @@ fn run(ranks: impl Collective + 'static, steps: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-#[cfg(feature = "mpi")]
 fn main() -> Result<(), Failure> {
-    run(attn::train::Mpi::new()?, steps())
-}
-
-#[cfg(not(feature = "mpi"))]
-fn main() -> Result<(), Failure> {
+    #[cfg(feature = "mpi")]
+    {
+        let ranks = attn::train::Mpi::new()?;
+        if ranks.ranks() > 1 {
+            return run(ranks, steps());
+        }
+    }
     for end in attn::train::Threads::run(2, |ranks| run(ranks, steps())) {
         end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     }

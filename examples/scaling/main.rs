@@ -28,7 +28,10 @@ mod ranks;
 #[allow(dead_code, reason = "the benches have the model in plain dfdx as well")]
 mod sizes;
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 use anyhow::{Result, anyhow};
 use attn::train::{Collective, Threads};
@@ -89,13 +92,13 @@ fn main() -> Result<()> {
     {
         let ranks = attn::train::Mpi::new()?;
         if ranks.ranks() > 1 {
-            return on_one_thread(Ranks::new(ranks), &options, "processes");
+            return on_one_thread(ranks, &options, "processes");
         }
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = options.ranks.unwrap_or(cores).max(2);
     let ended = Threads::run(count, |ranks| {
-        on_one_thread(Ranks::new(ranks), &options, "threads of one process")
+        on_one_thread(ranks, &options, "threads of one process")
     });
     for rank in ended {
         rank.map_err(|_| anyhow!("a rank has panicked"))??;
@@ -104,7 +107,8 @@ fn main() -> Result<()> {
 }
 
 /// Runs a rank whose kernels have one thread.
-fn on_one_thread(mut ranks: Ranks, options: &Options, kind: &str) -> Result<()> {
+fn on_one_thread(ranks: impl Collective + 'static, options: &Options, kind: &str) -> Result<()> {
+    let mut ranks: Ranks = Arc::new(Mutex::new(Box::new(ranks)));
     pool(1)?.install(|| run(&mut ranks, options, kind))
 }
 

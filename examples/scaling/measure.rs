@@ -8,7 +8,7 @@ use attn::{
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
-    ranks::{Ranks, median, seconds},
+    ranks::{Ranks, first, largest, median, seconds},
     sizes::{Size, VOCAB},
 };
 
@@ -98,7 +98,7 @@ where
     let mut exchanged: [Steps; 2] = Default::default();
     let mut expected = [0.0; 2];
     for step in 0..=steps {
-        let of_process = ranks.first(expected[0], || match &mut process {
+        let of_process = first(ranks, expected[0], || match &mut process {
             Some((pool, trainer)) => {
                 let batch = batch(of_all);
                 pool.install(|| trainer.step(batch).map(drop).map_err(anyhow::Error::from))
@@ -107,7 +107,7 @@ where
         })?;
         exchange(ranks, &mut across, batch(of_all / count), &mut exchanged[0])?;
         let passes_of_few = pass(ranks, &mut one, batch(few))?;
-        let alone = ranks.first(expected[1], || {
+        let alone = first(ranks, expected[1], || {
             one.step(batch(size.batch))
                 .map(drop)
                 .map_err(anyhow::Error::from)
@@ -155,7 +155,7 @@ where
     let waited = ranks.waited().as_secs_f64() - waited;
     let sent = ranks.bytes_sent() - sent;
     let mean = ranks.sum(&[waited, sent as f64])?;
-    let [seconds, longest] = ranks.largest([seconds, waited])?;
+    let [seconds, longest] = largest(ranks, [seconds, waited])?;
     let count = ranks.ranks() as f64;
     steps.seconds.push(seconds);
     steps.waited.push(mean[0] / count);

@@ -10,7 +10,7 @@ mod operations;
 mod training;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
@@ -18,8 +18,7 @@ use std::{
 use attn::{
     dfdx::prelude::*,
     train::{
-        AdamWConfig, Alone, Call, Collective, CollectiveError, Message, Mpi, MuonConfig, Outgoing,
-        Pending, Threads, TrainError,
+        AdamWConfig, Alone, Collective, CollectiveError, Mpi, MuonConfig, Threads, TrainError,
     },
 };
 use training::{Dropping, Gpt, How, Model, assert_same, batch, of_gpt, steps, steps_in_a_way};
@@ -27,44 +26,7 @@ use training::{Dropping, Gpt, How, Model, assert_same, batch, of_gpt, steps, ste
 type Failure = TrainError<CpuError>;
 
 /// The rank of this process, which has several trainers, one after the other.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<Mpi>>);
-
-impl Shared {
-    fn mpi(&self) -> MutexGuard<'_, Mpi> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Collective for Shared {
-    fn rank(&self) -> usize {
-        self.mpi().rank()
-    }
-
-    fn ranks(&self) -> usize {
-        self.mpi().ranks()
-    }
-
-    fn begin(&mut self, call: Call, send: Outgoing) -> Result<Pending, CollectiveError> {
-        self.mpi().begin(call, send)
-    }
-
-    fn wait(&mut self, pending: Pending) -> Result<Vec<Message>, CollectiveError> {
-        self.mpi().wait(pending)
-    }
-
-    fn fail(&mut self, reason: &str) {
-        self.mpi().fail(reason);
-    }
-
-    fn bytes_sent(&self) -> u64 {
-        self.mpi().bytes_sent()
-    }
-
-    fn waited(&self) -> Duration {
-        self.mpi().waited()
-    }
-}
+type Shared = Arc<Mutex<Mpi>>;
 
 fn main() -> Result<(), Failure> {
     let ranks = Mpi::new()?;
@@ -77,7 +39,7 @@ fn main() -> Result<(), Failure> {
 
 fn works(mut ranks: Mpi) -> Result<(), Failure> {
     operations::run(&mut ranks)?;
-    let ranks = Shared(Arc::new(Mutex::new(ranks)));
+    let ranks: Shared = Arc::new(Mutex::new(ranks));
     let make = |model: Dropping<f64, Cpu>| model.trainer(AdamWConfig::default()).seed(3);
     let expected = steps(Alone::default(), make, 50)?;
     let found = steps(ranks.clone(), make, 50)?;

@@ -10,7 +10,12 @@ mod processes;
 mod program;
 mod threads;
 
-use std::{fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 pub use error::CollectiveError;
 #[cfg(feature = "mpi")]
@@ -31,6 +36,8 @@ pub use threads::Threads;
 ///
 /// [`begin`](Self::begin) sends, and [`wait`](Self::wait) receives; work between the two is done at the same time. The other methods do both.
 /// Sums are in the order of the ranks, so all ranks have the same bits, in every run.
+///
+/// Several trainers of a rank, such as those of a generator and a discriminator, share it as an `Arc<Mutex<_>>`.
 ///
 /// ```
 /// use attn::train::{Collective, Threads};
@@ -198,6 +205,42 @@ impl<C: Collective + ?Sized> Collective for Box<C> {
     fn waited(&self) -> Duration {
         (**self).waited()
     }
+}
+
+/// A rank that several trainers use, one after the other: each has a clone.
+impl<C: Collective + ?Sized> Collective for Arc<Mutex<C>> {
+    fn rank(&self) -> usize {
+        locked(self).rank()
+    }
+
+    fn ranks(&self) -> usize {
+        locked(self).ranks()
+    }
+
+    fn begin(&mut self, call: Call, send: Outgoing) -> Result<Pending, CollectiveError> {
+        locked(self).begin(call, send)
+    }
+
+    fn wait(&mut self, pending: Pending) -> Result<Vec<Message>, CollectiveError> {
+        locked(self).wait(pending)
+    }
+
+    fn fail(&mut self, reason: &str) {
+        locked(self).fail(reason);
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        locked(self).bytes_sent()
+    }
+
+    fn waited(&self) -> Duration {
+        locked(self).waited()
+    }
+}
+
+/// A rank whose user has panicked is as before: its operations end with an error where they have to.
+fn locked<C: ?Sized>(ranks: &Mutex<C>) -> MutexGuard<'_, C> {
+    ranks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An operation of a [`Collective`].
