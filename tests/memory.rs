@@ -5,7 +5,11 @@
 #![allow(unsafe_code)]
 
 use attn::{
-    Backend, Element, attention, checkpoint,
+    Backend, Element, attention,
+    checkpoint::{
+        self, Archive,
+        layout::{Rule, WeightMap, save_mapped_in_shards},
+    },
     dfdx::{
         optim::Adam,
         prelude::*,
@@ -608,5 +612,26 @@ fn files_with_false_sizes_are_rejected_in_little_memory() {
         checkpoint::load(&mut model, &path, Default::default()).expect_err("it is not the model");
         let peak = PEAK.load(Relaxed) - before;
         assert!(peak < 16 << 10, "{peak} bytes for {header}");
+    }
+}
+
+/// A model of 6 MiB is loaded with the numbers of one matrix beside it, of 1 MiB, and as many bytes that were read.
+#[test]
+fn files_are_loaded_a_tensor_at_a_time() {
+    type Layers = Repeated<Linear<512, 512>, 6>;
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a place for files");
+    let mut model = Cpu::default().build_module::<Layers, f32>();
+    let map = WeightMap::new([Rule::new("*", "layers.*")]);
+    for most in [u64::MAX, 2 << 20] {
+        let folder = folder.path().join(most.to_string());
+        save_mapped_in_shards(&model, &map, &folder, most).expect("it is saved");
+        let archive = Archive::open(&folder).expect("files");
+        let before = NOW.load(Relaxed);
+        PEAK.store(before, Relaxed);
+        let loaded = archive.load_mapped(&mut model, &map, Default::default());
+        loaded.expect("it loads");
+        let peak = PEAK.load(Relaxed) - before;
+        assert!(peak < 5 << 19, "{peak} bytes");
     }
 }

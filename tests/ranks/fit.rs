@@ -76,15 +76,18 @@ fn a_rank_that_is_told_to_stop_stops_all_after_the_same_step_with_one_checkpoint
             let mut trainer = trainer(ranks);
             let mut state = run.load(&mut trainer).unwrap();
             let (rank, batches) = (trainer.rank(), batches(&trainer, 0));
+            // A batch that is drawn and not trained on would be missing in a run that goes on behind the last one.
+            let mut drawn = 0;
+            let batches = batches.inspect(|_| drawn += 1);
             let end = trainer
                 .fit(config(12))
                 .save(|trainer, state| run.save(state, trainer.contents()))
                 .stop_when(|state| rank == told && state.step == 6)
                 .run(batches, &mut state);
-            (end.unwrap(), state.step)
+            (end.unwrap(), state.step, drawn)
         });
         for end in ends {
-            assert_eq!(end.unwrap(), (FitEnd::Stopped, 6));
+            assert_eq!(end.unwrap(), (FitEnd::Stopped, 6, 6));
         }
         assert_eq!(Checkpoints::new(folder.path()).steps().unwrap(), [4, 6]);
     }
@@ -435,6 +438,28 @@ fn a_validation_batch_that_one_rank_cannot_read_ends_all() {
             "rank 1 has failed, so this one ends in its sum: cannot be read"
         );
     }
+}
+
+#[test]
+fn a_rank_that_cannot_begin_ends_all() {
+    let names = std::sync::Barrier::new(2);
+    let ends = Threads::run(2, |rank| {
+        let trainer = trainer(rank);
+        let mut trainer = match trainer.rank() {
+            1 => trainer.freeze("attention.*"),
+            _ => trainer,
+        };
+        let batches = batches(&trainer, 0);
+        let fit = trainer.fit(config(5));
+        let error = fit.run(batches, &mut FitState::default()).unwrap_err();
+        // No rank leaves before both have heard of it.
+        names.wait();
+        error.to_string()
+    });
+    let [of_0, of_1] = [0, 1].map(|rank| ends[rank].as_ref().unwrap());
+    assert!(of_1.contains("attention.*"), "{of_1}");
+    assert!(of_0.starts_with("rank 1 has failed"), "{of_0}");
+    assert!(of_0.ends_with(&**of_1), "{of_0}");
 }
 
 #[test]

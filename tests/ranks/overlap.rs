@@ -20,11 +20,19 @@ use attn::{
 use super::training::*;
 
 model! {
-    /// Loops that are tied, share one set of parameters, or stand in another one, and layers around them.
+    /// Loops that are tied, to one in a scan too, share one set of parameters, or stand in another one, and layers around them.
     pub struct Loops<vocab = 11, d_model = 4>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
         let mut x = linear::<d_model>(embedding::<vocab, 8>(tokens));
+        x = scan seq {
+            state h: [batch, d_model] = 0.0;
+            let mut z = x + h;
+            repeat 2, name = cell { z = tanh(linear::<d_model>(z)); }
+            h = z;
+            yield h;
+        };
+        repeat 2, tied = cell { x = tanh(linear::<d_model>(x)); }
         repeat 3, name = first { x = x + gelu(linear::<d_model>(x)); }
         repeat 2, share = true { x = x + feed_forward::<hidden = 6>(layer_norm(x)); }
         repeat 2 {
@@ -159,8 +167,9 @@ fn with_clones() {
 #[test]
 fn with_loops_of_all_kinds() {
     let of_loops = |model: &Loops<f64, Cpu>| {
-        let rounds = model.first.modules.iter();
-        let rounds = rounds.flat_map(|round| round.linear.weight.as_vec());
+        let rounds = model.first.modules.iter().map(|round| &round.linear);
+        let cells = model.cell.modules.iter().map(|round| &round.linear);
+        let rounds = rounds.chain(cells).flat_map(|of| of.weight.as_vec());
         model
             .embedding
             .weight

@@ -155,6 +155,25 @@ macro_rules! products_of_renamed_axes {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
 
+            squared_distances_of_all_pairs {
+                struct M<d = 4>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, seq] {
+                    let squares = sum::<d>(x * x);
+                    let products = einsum::<[batch, seq, other]>(x, x as [batch, other = seq, d]);
+                    squares - 2 * products + (squares as [batch, other = seq])
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
+
+            differences_and_ratios_of_all_pairs {
+                struct M<>;
+                fn forward(x: [n]) -> [n, n] {
+                    let row = exp(x);
+                    let column = x as [m = n];
+                    let differences = expand::<[n, m]>(x) - column;
+                    differences * differences + row / exp(column) + expand::<[n, m]>(row) * (row as [m = n])
+                }
+            } (n: 4) (x: tensor::<_, E>("x", (n,))) reads x;
+
             names_in_rounds {
                 struct M<d = 4, e = 4>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

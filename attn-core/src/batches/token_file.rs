@@ -217,7 +217,7 @@ impl TokenFile {
     }
 
     fn read_bytes(&self, bytes: &mut [u8], offset: u64) -> Result<(), DataError> {
-        read_at(&self.file, bytes, offset).map_err(|error| DataError::Io {
+        disk::read_at(&self.file, bytes, offset).map_err(|error| DataError::Io {
             path: self.path.clone(),
             action: "read",
             error,
@@ -252,38 +252,4 @@ impl Tokens for TokenFile {
     fn path(&self) -> Option<&Path> {
         Some(&self.path)
     }
-}
-
-/// Reads bytes from a place of a file, without the cursor of the file: several threads may read.
-#[cfg(unix)]
-fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
-}
-
-/// Reads bytes from a place of a file.
-#[cfg(windows)]
-fn read_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => {
-                bytes = &mut bytes[count..];
-                offset += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Reads bytes from a place of a file. Handles of one file may share their cursor, so only one thread moves it at a time.
-#[cfg(not(any(unix, windows)))]
-fn read_at(mut file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
-    use std::sync::{Mutex, PoisonError};
-    static CURSOR: Mutex<()> = Mutex::new(());
-    let _moves_it = CURSOR.lock().unwrap_or_else(PoisonError::into_inner);
-    file.seek(SeekFrom::Start(offset))?;
-    file.read_exact(bytes)
 }

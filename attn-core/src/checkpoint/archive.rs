@@ -1,21 +1,23 @@
-//! The reader of a safetensors file: it checks the whole file before it reads a number.
+//! The reader of safetensors files: it checks the whole of them before it hands out a number.
 
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::Read,
     path::{Path, PathBuf},
 };
 
 use super::{
-    CheckpointError, Difference, Dtype, LoadOptions, Mismatch, Problem, TensorType,
+    CheckpointError, Difference, Dtype, LoadOptions, Mismatch, Problem, ReadAt, TensorType,
     header::{Header, Located},
+    index,
     number::{decode, is_float},
-    write::{CHECKSUM, checksum},
+    source::{Forward, for_each_piece},
+    write::{CHECKSUM, Checksum, Metadata},
 };
 use crate::Element;
 
-/// A safetensors file with a valid header. Its numbers have not been read yet.
+/// A safetensors file with a valid header, or several with an index. Its numbers have not been read yet: those of one tensor are in memory at a
+/// time.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, checkpoint::{Archive, LoadOptions, save}};
@@ -35,19 +37,39 @@ use crate::Element;
 /// ```
 #[derive(Debug)]
 pub struct Archive<R> {
+    /// The file, or the index of several.
     pub(super) path: PathBuf,
-    pub(super) header: Header,
+    pub(super) tensors: BTreeMap<String, Located>,
+    files: Vec<SourceFile<R>>,
+}
+
+/// One of the files.
+#[derive(Debug)]
+struct SourceFile<R> {
+    path: PathBuf,
+    metadata: Metadata,
     data: R,
+    /// Where its numbers begin, and how many bytes they have.
+    start: u64,
+    bytes: usize,
 }
 
 impl Archive<File> {
-    /// Reads the header of a file.
+    /// Reads the header of a file: of those of all files, if `path` is an index, `model.safetensors.index.json`. If it is a folder, the file is
+    /// its `model.safetensors`, or else that index.
     ///
     /// # Errors
-    /// [`CheckpointError`] if the file cannot be read, if its length is not the one in its header, if a name occurs twice, or if the
-    /// type of a tensor is invalid. No allocation is larger than the file.
+    /// [`CheckpointError`] if a file cannot be read, if its length is not the one in its header, if a name occurs twice, or if the
+    /// type of a tensor is invalid; if files of an index are missing, or have other tensors than it says. No allocation is larger than the file.
+    #[doc(alias("index.json", "shards"))]
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
+        if path.is_dir() {
+            return Self::open(index::of_folder(path));
+        }
+        if path.extension().is_some_and(|found| found == "json") {
+            return index::open(path);
+        }
         let open = || {
             let file = File::open(path).map_err(Problem::io("open"))?;
             let bytes = file.metadata().map_err(Problem::io("read"))?.len();
@@ -68,54 +90,101 @@ impl<'a> Archive<&'a [u8]> {
     }
 }
 
-impl<R: Read> Archive<R> {
-    fn new(path: &Path, mut data: R, bytes: u64) -> Result<Self, CheckpointError> {
-        let header = Header::read(&mut data, bytes).map_err(|problem| problem.at(path))?;
-        Ok(Self {
+impl<R> Archive<R> {
+    /// An archive of no files, by the name of their index.
+    pub(super) fn empty(path: &Path) -> Self {
+        Self {
             path: path.into(),
-            header,
-            data,
-        })
+            tensors: BTreeMap::new(),
+            files: Vec::new(),
+        }
     }
 
-    /// The metadata of the file.
+    /// Appends the files of another archive, which has other tensors.
+    pub(super) fn append(&mut self, other: Self) {
+        let before = self.files.len();
+        let tensors = other.tensors.into_iter().map(|(name, mut tensor)| {
+            tensor.file += before;
+            (name, tensor)
+        });
+        self.tensors.extend(tensors);
+        self.files.extend(other.files);
+    }
+
+    /// The metadata of the file: of the first one, if there are several.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        &self.header.metadata
+        static NONE: Metadata = Metadata::new();
+        self.files.first().map_or(&NONE, |file| &file.metadata)
     }
 
     /// The tensors, in the order of their names.
     pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorType)> {
-        let tensors = self.header.tensors.iter();
+        let tensors = self.tensors.iter();
         tensors.map(|(name, tensor)| (name.as_str(), &tensor.described))
     }
+}
 
-    /// Calls `read` with the file. An error gets the path of the file.
-    pub(super) fn with_path<T>(
-        mut self,
-        read: impl FnOnce(Self) -> Result<T, Problem>,
-    ) -> Result<T, CheckpointError> {
-        let path = std::mem::take(&mut self.path);
-        read(self).map_err(|problem| problem.at(&path))
+impl<R: ReadAt> Archive<R> {
+    fn new(path: &Path, data: R, bytes: u64) -> Result<Self, CheckpointError> {
+        let header = Header::read(&mut Forward::new(&data, bytes), bytes);
+        let (header, start) = header.map_err(|problem| problem.at(path))?;
+        Ok(Self {
+            path: path.into(),
+            tensors: header.tensors,
+            files: vec![SourceFile {
+                path: path.into(),
+                metadata: header.metadata,
+                data,
+                start,
+                bytes: header.data,
+            }],
+        })
     }
 
-    /// Reads the numbers if `mismatch` is empty, and compares their checksum.
-    pub(super) fn read_unless(
-        mut self,
+    /// The numbers, if `mismatch` is empty, the files are as their checksums say, and no number is NaN.
+    pub(super) fn checked(
+        self,
         mismatch: Mismatch,
         options: LoadOptions,
-    ) -> Result<Values, Problem> {
+    ) -> Result<Values<R>, CheckpointError> {
         if !mismatch.is_empty() {
-            return Err(Problem::Mismatch(mismatch));
+            return Err(Problem::Mismatch(mismatch).at(&self.path));
         }
-        let mut data = vec![0; self.header.data];
-        let read = self.data.read_exact(&mut data);
-        read.map_err(Problem::io("read"))?;
-        let values = Values {
-            header: self.header,
-            data,
-        };
-        values.check(options)?;
+        for file in &self.files {
+            file.compare_checksum()?;
+        }
+        let values = Values(self);
+        if !options.allow_nan {
+            values.check_nan()?;
+        }
         Ok(values)
+    }
+}
+
+impl<R: ReadAt> SourceFile<R> {
+    fn compare_checksum(&self) -> Result<(), CheckpointError> {
+        let Some(found) = self.metadata.get(CHECKSUM) else {
+            return Ok(());
+        };
+        let mut sum = Checksum::new(&self.metadata);
+        self.read(0, self.bytes, |piece| sum.update(piece))?;
+        let expected = sum.finish();
+        if *found != expected {
+            let found = found.clone();
+            return Err(Problem::Checksum { expected, found }.at(&self.path));
+        }
+        Ok(())
+    }
+
+    /// Reads some of its numbers, by the place of the first byte among all of them.
+    fn read(
+        &self,
+        from: usize,
+        bytes: usize,
+        each: impl FnMut(&[u8]),
+    ) -> Result<(), CheckpointError> {
+        let read = for_each_piece(&self.data, self.start + from as u64, bytes, each);
+        read.map_err(|error| Problem::io("read")(error).at(&self.path))
     }
 }
 
@@ -165,49 +234,60 @@ fn fits(found: &TensorType, expected: &TensorType, options: LoadOptions) -> bool
     same && found.shape == expected.shape
 }
 
-/// The tensors of a file that passed all checks.
-pub(super) struct Values {
-    header: Header,
-    data: Vec<u8>,
-}
+/// The tensors of files that passed all checks.
+pub(super) struct Values<R>(Archive<R>);
 
-impl Values {
+impl<R: ReadAt> Values<R> {
     /// The numbers of a tensor, rounded to the type `E`.
-    pub(super) fn numbers<E: Element>(&self, name: &str) -> Option<Vec<E>> {
-        let tensor = self.header.tensors.get(name)?;
-        Some(self.decode(tensor).map(E::of).collect())
+    pub(super) fn numbers<E: Element>(
+        &self,
+        name: &str,
+    ) -> Result<Option<Vec<E>>, CheckpointError> {
+        let Some(tensor) = self.0.tensors.get(name) else {
+            return Ok(None);
+        };
+        let count = tensor.described.shape.iter().product();
+        let mut numbers = Vec::with_capacity(count);
+        let decode =
+            |piece: &[u8]| numbers.extend(decode(tensor.described.dtype, piece).map(E::of));
+        self.read(tensor, decode)?;
+        Ok(Some(numbers))
     }
 
-    /// The type of the numbers of a tensor, and its size in bytes.
-    pub(super) fn bytes(&self, name: &str) -> Option<(Dtype, &[u8])> {
-        let tensor = self.header.tensors.get(name)?;
-        Some((tensor.described.dtype, &self.data[tensor.bytes.clone()]))
+    /// The type of the numbers of a tensor, and its bytes.
+    pub(super) fn bytes(&self, name: &str) -> Result<Option<(Dtype, Vec<u8>)>, CheckpointError> {
+        let Some(tensor) = self.0.tensors.get(name) else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::with_capacity(tensor.bytes.len());
+        self.read(tensor, |piece| bytes.extend_from_slice(piece))?;
+        Ok(Some((tensor.described.dtype, bytes)))
     }
 
-    fn decode(&self, tensor: &Located) -> impl Iterator<Item = f64> {
-        decode(tensor.described.dtype, &self.data[tensor.bytes.clone()])
+    fn read(&self, tensor: &Located, each: impl FnMut(&[u8])) -> Result<(), CheckpointError> {
+        let file = &self.0.files[tensor.file];
+        file.read(tensor.bytes.start, tensor.bytes.len(), each)
     }
 
-    fn check(&self, options: LoadOptions) -> Result<(), Problem> {
-        if let Some(found) = self.header.metadata.get(CHECKSUM) {
-            let expected = checksum(&self.header.metadata, [self.data.as_slice()]);
-            if *found != expected {
-                let found = found.clone();
-                return Err(Problem::Checksum { expected, found });
+    fn check_nan(&self) -> Result<(), CheckpointError> {
+        let mut found = Vec::new();
+        for (name, tensor) in &self.0.tensors {
+            let dtype = tensor.described.dtype;
+            let mut count = 0;
+            if is_float(dtype) {
+                self.read(tensor, |piece| {
+                    count += decode(dtype, piece)
+                        .filter(|number| number.is_nan())
+                        .count();
+                })?;
+            }
+            if count > 0 {
+                found.push((name.clone(), count));
             }
         }
-        if options.allow_nan {
-            return Ok(());
-        }
-        let counts = self.header.tensors.iter().map(|(name, tensor)| {
-            let nans = self.decode(tensor).filter(|number| number.is_nan());
-            (name.clone(), nans.count())
-        });
-        let nans: Vec<_> = counts.filter(|&(_, count)| count > 0).collect();
-        if nans.is_empty() {
-            Ok(())
-        } else {
-            Err(Problem::Nan(nans))
+        match found.is_empty() {
+            true => Ok(()),
+            false => Err(Problem::Nan(found).at(&self.0.path)),
         }
     }
 }

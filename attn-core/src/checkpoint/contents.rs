@@ -219,7 +219,7 @@ impl<'a> Contents<'a> {
         let mut names = BTreeSet::new();
         for (name, _) in &self.files {
             let name = name.clone();
-            if Path::new(&name).file_name() != Some(OsStr::new(&name)) {
+            if !is_file_name(&name) {
                 return Err(Problem::FileName { name });
             }
             if !names.insert(name.clone()) {
@@ -239,4 +239,9 @@ impl Debug for Contents<'_> {
         let names = self.files.iter().map(|(name, _)| name);
         f.debug_list().entries(names).finish()
     }
+}
+
+/// Whether it is the name of a file, without folders.
+pub(super) fn is_file_name(name: &str) -> bool {
+    Path::new(name).file_name() == Some(OsStr::new(name))
 }

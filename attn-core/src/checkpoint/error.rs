@@ -133,6 +133,40 @@ pub enum Problem {
         expected: usize,
     },
 
+    /// A file is not an index of weights in several files.
+    #[error("it is not an index of safetensors files: {reason}")]
+    Index {
+        /// The reason.
+        reason: String,
+    },
+
+    /// Files that an index names are not there.
+    #[error("{} of its {count} files {} not there: {}", missing.len(), if missing.len() == 1 { "is" } else { "are" }, missing.join(", "))]
+    MissingShards {
+        /// Their names.
+        missing: Vec<String>,
+        /// How many files the index names.
+        count: usize,
+    },
+
+    /// The files of an index have other tensors than it says.
+    #[error(
+        "its files have other tensors than it says: {}",
+        others(missing, "not in").chain(others(elsewhere, "in")).collect::<Vec<_>>().join(", ")
+    )]
+    OtherIndex {
+        /// Tensors that are not there, each with the file that the index names for it.
+        missing: Vec<(String, String)>,
+        /// Tensors that the index does not have in this file.
+        elsewhere: Vec<(String, String)>,
+    },
+
+    /// Weights are in one file where several were to be written with an index, or the other way round.
+    #[error(
+        "it is there already, and would be read beside or in place of what is to be written: remove it, or give another folder"
+    )]
+    OtherWeights,
+
     /// A rank does not see the files of another one.
     #[error(
         "rank {rank} does not see what rank 0 wrote here: the folder must be on a file system that all ranks share"
@@ -314,6 +348,15 @@ pub enum Problem {
     /// A run was to be resumed from a folder without checkpoints.
     #[error("there is no checkpoint to resume from")]
     HasNone,
+}
+
+/// Tensors, each with its file.
+fn others<'a>(
+    tensors: &'a [(String, String)],
+    place: &'a str,
+) -> impl Iterator<Item = String> + 'a {
+    let words = move |(tensor, file): &(String, String)| format!("{tensor} is {place} {file}");
+    tensors.iter().map(words)
 }
 
 impl Problem {

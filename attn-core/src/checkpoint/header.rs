@@ -42,12 +42,14 @@ pub(super) struct Header {
 #[derive(Clone, Debug)]
 pub(super) struct Located {
     pub(super) described: TensorType,
+    /// The number of its file, if there are several.
+    pub(super) file: usize,
     pub(super) bytes: Range<usize>,
 }
 
 impl Header {
-    /// Reads the header of a file with this many bytes. No allocation is larger than the file.
-    pub(super) fn read(file: &mut impl Read, bytes: u64) -> Result<Self, Problem> {
+    /// Reads the header of a file with this many bytes, and returns the place behind it. No allocation is larger than the file.
+    pub(super) fn read(file: &mut impl Read, bytes: u64) -> Result<(Self, u64), Problem> {
         let rest = bytes
             .checked_sub(PREFIX)
             .ok_or(Problem::TooShort { bytes })?;
@@ -63,11 +65,14 @@ impl Header {
         file.read_exact(&mut json).map_err(Problem::io("read"))?;
         let header = Self::parse(&json)?;
         let expected = header.data as u64;
-        let found = rest - found;
-        if expected != found {
-            return Err(Problem::Length { expected, found });
+        let rest = rest - found;
+        if expected != rest {
+            return Err(Problem::Length {
+                expected,
+                found: rest,
+            });
         }
-        Ok(header)
+        Ok((header, PREFIX + found))
     }
 
     fn parse(json: &[u8]) -> Result<Self, Problem> {
@@ -166,7 +171,12 @@ fn locate(
         }
         end = to;
         let bytes = from..to;
-        tensors.insert(tensor, Located { described, bytes });
+        let located = Located {
+            described,
+            file: 0,
+            bytes,
+        };
+        tensors.insert(tensor, located);
     }
     Ok((tensors, end))
 }

@@ -79,6 +79,8 @@
 //! The whole file is compared with the model before the first weight is loaded: all names, types and shapes must be equal.
 //! [`Problem::Mismatch`] lists all differences. NaN is an error, too. [`LoadOptions`] allow other float types, and NaN.
 //!
+//! Each file is read once to check it, and again to copy the numbers, a tensor at a time: memory has the model, and its largest tensor beside it.
+//!
 //! Truncated, overlong and damaged files are errors: files of this crate have a checksum of their numbers. So are headers with false
 //! offsets or duplicate names. Each [`CheckpointError`] names the file, and the tensor.
 //!
@@ -96,7 +98,7 @@
 //! | here | PyTorch |
 //! | --- | --- |
 //! | [`save`], [`load`] | `safetensors.torch.save_file(model.state_dict(), ..)`, `model.load_state_dict(.., strict=True)` |
-//! | [`Archive::load_mapped`], [`save_mapped`](layout::save_mapped) | `model.load_state_dict(convert(file))`, where `convert` renames, transposes, splits and packs; `from_pretrained`, `save_pretrained` |
+//! | [`Archive::load_mapped`], [`save_mapped`](layout::save_mapped), [`save_mapped_in_shards`](layout::save_mapped_in_shards) | `model.load_state_dict(convert(file))`, where `convert` renames, transposes, splits and packs; `from_pretrained`, `save_pretrained` |
 //! | [`Contents`], [`Checkpoints::save`] | `torch.save({"model": .., "optimizer": ..}, ..)`, which is not atomic |
 //! | [`Checkpoints::keep_last`], [`Checkpoints::best`] | `save_total_limit`, `load_best_model_at_end` of Hugging Face's `Trainer` |
 
@@ -106,12 +108,14 @@ mod contents;
 mod error;
 mod folder;
 mod header;
+mod index;
 pub mod layout;
 mod model;
 mod number;
 mod optimizer;
 mod rounding_errors;
 mod run;
+mod source;
 mod tensors;
 mod trainer;
 mod write;
@@ -129,6 +133,7 @@ pub use optimizer::{load_optimizer, save_optimizer};
 pub use run::Run;
 #[doc(no_inline)]
 pub use safetensors::Dtype;
+pub use source::ReadAt;
 
 /// Differences between the file and the model that [`load`] accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! The weights of a model as a safetensors file.
 
-use std::{io::Read, path::Path};
+use std::path::Path;
 
 use dfdx::{nn::TensorCollection, tensor_ops::Device};
 
 use super::{
-    Archive, CheckpointError, LoadOptions,
+    Archive, CheckpointError, LoadOptions, ReadAt,
     layout::WeightMap,
     tensors::stored,
     write::{Metadata, write},
@@ -63,7 +63,7 @@ where
     Archive::open(path)?.load(model, options)
 }
 
-impl<R: Read> Archive<R> {
+impl<R: ReadAt> Archive<R> {
     /// Loads the model from this file: see [`load`](super::load).
     ///
     /// # Errors

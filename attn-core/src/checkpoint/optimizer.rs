@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    io::Read,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -10,7 +9,7 @@ use std::{
 use dfdx::{nn::TensorCollection, tensor_ops::Device};
 
 use super::{
-    Archive, CheckpointError, LoadOptions, Mismatch, Problem, TensorType,
+    Archive, CheckpointError, LoadOptions, Mismatch, Problem, ReadAt, TensorType,
     archive::{Expected, compare},
     header::Located,
     number::{dtype_of, encode},
@@ -80,7 +79,7 @@ where
     Archive::open(path)?.load_optimizer(model, options)
 }
 
-impl<R: Read> Archive<R> {
+impl<R: ReadAt> Archive<R> {
     /// Loads the state from this file: see [`load_optimizer`](super::load_optimizer).
     ///
     /// # Errors
@@ -119,7 +118,7 @@ where
 }
 
 /// Reads a state that is in these files together.
-fn read<R: Read, M, E, D, A>(
+fn read<R: ReadAt, M, E, D, A>(
     archives: Vec<Archive<R>>,
     model: &M,
     options: LoadOptions,
@@ -146,7 +145,7 @@ where
         } else {
             return Err(Problem::OtherShard.at(&archive.path));
         }
-        for (name, tensor) in &archive.header.tensors {
+        for (name, tensor) in &archive.tensors {
             match found.get_mut(name) {
                 None => drop(found.insert(name.clone(), tensor.clone())),
                 Some(list) => append(&mut list.described, &tensor.described)
@@ -163,10 +162,9 @@ where
         return Err(Problem::Mismatch(mismatch).at(place));
     }
     for archive in archives {
-        let values =
-            archive.with_path(|archive| archive.read_unless(Mismatch::default(), options))?;
+        let values = archive.checked(Mismatch::default(), options)?;
         for Expected { name, .. } in &expected {
-            if let Some(part) = values.numbers::<E>(name) {
+            if let Some(part) = values.numbers::<E>(name)? {
                 state.lists.entry(name.clone()).or_default().extend(part);
             }
         }
@@ -176,7 +174,7 @@ where
 
 /// Whether a file is the shard of this rank: others may be as long.
 pub(super) fn check_rank<R>(archive: &Archive<R>, expected: usize) -> Result<(), CheckpointError> {
-    let found = archive.header.metadata.get(RANK);
+    let found = archive.metadata().get(RANK);
     if found.is_some_and(|found| *found == expected.to_string()) {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The errors of the gradients that a rank has sent in bf16, as a safetensors file.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     Archive, CheckpointError, LoadOptions, Mismatch, Problem,
@@ -36,25 +36,28 @@ pub(super) fn load<E: Element>(
 ) -> Result<RoundingErrors<E>, CheckpointError> {
     let archive = Archive::open(path)?;
     check_rank(&archive, rank)?;
-    archive.with_path(|archive| {
-        if optimizer::step(archive.metadata())? != step {
-            return Err(Problem::OtherShard);
+    let weight = weight_at(step, archive.metadata());
+    let weight = weight.map_err(|problem| problem.at(&archive.path))?;
+    let names: Vec<_> = archive.tensors().map(|(name, _)| name.to_owned()).collect();
+    let values = archive.checked(Mismatch::default(), options)?;
+    let mut of = BTreeMap::new();
+    for name in names {
+        if let Some(numbers) = values.numbers(&name)? {
+            of.insert(name, numbers);
         }
-        let found = archive.metadata().get(WEIGHT);
-        let weight = found.and_then(|found| found.parse().ok());
-        let weight = weight.ok_or_else(|| Problem::Number {
-            key: WEIGHT.into(),
-            found: found.cloned().unwrap_or_default(),
-        })?;
-        let names: Vec<_> = archive.tensors().map(|(name, _)| name.to_owned()).collect();
-        let values = archive.read_unless(Mismatch::default(), options)?;
-        let of = names.into_iter().filter_map(|name| {
-            let numbers = values.numbers(&name)?;
-            Some((name, numbers))
-        });
-        Ok(RoundingErrors {
-            weight,
-            of: of.collect(),
-        })
+    }
+    Ok(RoundingErrors { weight, of })
+}
+
+/// The weight of the gradients of a step, whose errors these are.
+fn weight_at(step: u64, metadata: &Metadata) -> Result<f64, Problem> {
+    if optimizer::step(metadata)? != step {
+        return Err(Problem::OtherShard);
+    }
+    let found = metadata.get(WEIGHT);
+    let weight = found.and_then(|found| found.parse().ok());
+    weight.ok_or_else(|| Problem::Number {
+        key: WEIGHT.into(),
+        found: found.cloned().unwrap_or_default(),
     })
 }

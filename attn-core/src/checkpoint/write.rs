@@ -39,8 +39,11 @@ pub(super) fn write(
     mut metadata: Metadata,
     tensors: &[Stored],
 ) -> Result<(), Problem> {
-    let checksum = checksum(&metadata, tensors.iter().map(|tensor| &tensor.bytes[..]));
-    metadata.insert(CHECKSUM.into(), checksum);
+    let mut checksum = Checksum::new(&metadata);
+    for tensor in tensors {
+        checksum.update(&tensor.bytes);
+    }
+    metadata.insert(CHECKSUM.into(), checksum.finish());
     let header = header(&metadata, tensors)?;
     let length = (header.len() as u64).to_le_bytes();
     let tensors = tensors.iter().map(|tensor| &tensor.bytes[..]);
@@ -78,20 +81,26 @@ fn header(metadata: &Metadata, tensors: &[Stored]) -> Result<Vec<u8>, Problem> {
 
 /// The CRC-32 of the other metadata and of the bytes of the tensors. It need not cover the types and shapes in the header: these are
 /// compared with the model.
-pub(super) fn checksum<'a>(
-    metadata: &Metadata,
-    tensors: impl IntoIterator<Item = &'a [u8]>,
-) -> String {
-    let mut crc = crc32fast::Hasher::new();
-    for (key, value) in metadata.iter().filter(|(key, _)| *key != CHECKSUM) {
-        // Zeros separate them.
-        for text in [key, value] {
-            crc.update(text.as_bytes());
-            crc.update(&[0]);
+pub(super) struct Checksum(crc32fast::Hasher);
+
+impl Checksum {
+    pub(super) fn new(metadata: &Metadata) -> Self {
+        let mut crc = crc32fast::Hasher::new();
+        for (key, value) in metadata.iter().filter(|(key, _)| *key != CHECKSUM) {
+            // Zeros separate them.
+            for text in [key, value] {
+                crc.update(text.as_bytes());
+                crc.update(&[0]);
+            }
         }
+        Self(crc)
     }
-    for bytes in tensors {
-        crc.update(bytes);
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
     }
-    format!("{:08x}", crc.finalize())
+
+    pub(super) fn finish(self) -> String {
+        format!("{:08x}", self.0.finalize())
+    }
 }

@@ -126,7 +126,8 @@ learning_rates!(
 /// A list of numbers that an [`Algorithm`] keeps for a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {
-    /// Its name. It is saved as `<parameter>.<name>`.
+    /// Its name. It is saved as `<parameter>.<name>`. A trainer with a list named `ema` does not compile: its [averages](super::Trainer::ema)
+    /// have that name.
     pub name: &'static str,
     /// How many numbers it has.
     pub size: ListSize,

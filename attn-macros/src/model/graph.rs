@@ -586,6 +586,19 @@ impl<O: ?Sized> Region<O> {
         steps.collect()
     }
 
+    /// The loops over sets of parameters, those in other loops included.
+    pub(crate) fn repeats(&self) -> Vec<&Repeat<O>> {
+        let steps = self.steps.iter().flat_map(|step| match step {
+            Step::Node(_) => Vec::new(),
+            Step::Repeat(repeat) => {
+                let inside = repeat.body.repeats();
+                std::iter::once(repeat).chain(inside).collect()
+            }
+            Step::Scan(scan) => scan.body.repeats(),
+        });
+        steps.collect()
+    }
+
     /// The scans, those in loops included.
     pub(crate) fn scans(&self) -> Vec<&Scan<O>> {
         let steps = self.steps.iter().flat_map(|step| match step {

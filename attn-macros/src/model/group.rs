@@ -112,13 +112,17 @@ fn join(node: &Node, operand: usize, producer: &Step) -> Option<Node> {
         .collect();
     operands.remove(operand);
     let inside = made.operands.iter().enumerate().map(|(index, value)| {
-        let found = operands.iter().position(|(other, _)| other == value);
-        found.unwrap_or_else(|| {
-            operands.push((*value, repeats(inner, index)));
-            operands.len() - 1
-        })
+        let read = (*value, repeats(inner, index));
+        match operands.iter().position(|(other, _)| other == value) {
+            Some(found) => (operands[found] == read).then_some(found),
+            None => {
+                operands.push(read);
+                Some(operands.len() - 1)
+            }
+        }
     });
-    let inside: Vec<_> = inside.collect();
+    // A value that both read, each with its axes at other places, has one gradient: the expressions stay two.
+    let inside: Vec<_> = inside.collect::<Option<_>>()?;
     let inner = inner
         .expr
         .with_operands(&|index| Expr::Operand(inside[index]));

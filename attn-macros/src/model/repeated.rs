@@ -48,15 +48,19 @@ fn read_by(node: &Node, expanded: &mut Vec<Expanded>) -> Node {
         }),
         Fusion::Elementwise(op) => {
             let mut operands: Vec<ValueId> = Vec::new();
-            let mut repeats = Vec::new();
+            let mut repeats: Vec<Option<Vec<usize>>> = Vec::new();
             let indices = node.operands.iter().map(|operand| {
                 let of = expanded.iter().find(|of| of.result == *operand);
-                let value = of.map_or(*operand, |of| of.operand);
-                // Two expansions of one value to one shape are one operand.
-                let known = operands.iter().position(|other| *other == value);
-                known.unwrap_or_else(|| {
+                let mut value = of.map_or(*operand, |of| of.operand);
+                let mut places = of.map(|of| of.places.clone());
+                let known = |value| operands.iter().position(|other| *other == value);
+                // A value has one gradient, so it is read with its axes at one place: the second expansion of it to other places stays.
+                if known(value).is_some_and(|index| repeats[index] != places) {
+                    (value, places) = (*operand, None);
+                }
+                known(value).unwrap_or_else(|| {
                     operands.push(value);
-                    repeats.push(of.map(|of| of.places.clone()));
+                    repeats.push(places);
                     operands.len() - 1
                 })
             });

@@ -14,8 +14,8 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Axis;
+use crate::spec::Real;
 use crate::spec::keys::{Key, KeyKind};
-use crate::spec::{Real, Size};
 
 /// The default of the key.
 const EPSILON: f64 = 1e-12;
@@ -45,13 +45,6 @@ fn lower(
 ) -> Option<ValueId> {
     let epsilon = asked_epsilon(lowering, call).unwrap_or_else(|| Real::known(EPSILON));
     let ty = lowering.floats_of(call)?;
-    // One number is a row.
-    if ty.axes.is_empty() && call.operands.len() == 1 {
-        let operands = call.operands.clone();
-        let axis = Axis::Size(Size::known(1));
-        let op = L2Norm { epsilon, axis };
-        return Some(lowering.node(builder, op, operands, (call.result, ty)));
-    }
     let index = lowering.axis_or_last(call, &ty)?;
     let operands = vec![masked(lowering, call, index, 0.0, builder)?];
     let is_last = index + 1 == ty.axes.len();

@@ -2,7 +2,7 @@
 //!
 //! A [`WeightMap`] is data. Each [`Rule`] has the name of a tensor in the model (ours), its name in the file (theirs), and the
 //! operations that turn their tensor into ours. [`Archive::load_mapped`](super::Archive::load_mapped) loads a file into a model;
-//! [`save_mapped`] saves a model as a file that the other library reads.
+//! [`save_mapped`] saves a model as a file that the other library reads, [`save_mapped_in_shards`] as several with an index.
 //!
 //! ```
 //! use attn::{
@@ -107,7 +107,7 @@ pub use known::{
 };
 pub use report::LoadReport;
 pub use rule::Rule;
-pub use transfer::save_mapped;
+pub use transfer::{save_mapped, save_mapped_in_shards};
 
 use super::write::Metadata;
 use plan::Plan;

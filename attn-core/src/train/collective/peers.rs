@@ -6,6 +6,7 @@
 use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
+    io::ErrorKind,
     process,
     time::{Duration, Instant},
 };
@@ -83,6 +84,9 @@ impl Peers {
     }
 }
 
+/// Linux: no such process.
+const ESRCH: i32 = 3;
+
 /// Whether a process of this machine has ended, although its parent may not know yet.
 fn is_gone(id: u64) -> bool {
     match fs::read_to_string(format!("/proc/{id}/stat")) {
@@ -91,7 +95,8 @@ fn is_gone(id: u64) -> bool {
             let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
             state.is_some_and(|state| state.starts_with(['Z', 'X']))
         }
-        Err(_) => true,
+        // Linux says the latter of a process that ends while its file is read. Other errors, as of a rank without free descriptors, say nothing.
+        Err(error) => error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH),
     }
 }
 

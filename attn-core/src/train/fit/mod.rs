@@ -5,7 +5,6 @@ mod run;
 
 use std::{ops::ControlFlow, time::Duration};
 
-use ranks::Next;
 pub use run::{Fit, FitFailure};
 
 use super::{
@@ -432,15 +431,14 @@ where
         if patience.is_some_and(|patience| state.stale() >= patience) {
             break FitEnd::NotBetter;
         }
-        let batch = match is_stopped {
-            true => None,
-            false => batches.next(),
-        };
-        let next = Next::new(is_stopped, batch.is_some());
-        let batch = match (ranks::agree(learner.collective(), next, state.step)?, batch) {
-            (Next::Stop, _) => break FitEnd::Stopped,
-            (Next::Step, Some(batch)) => batch,
-            _ => break FitEnd::NoMoreBatches,
+        // Before a batch is drawn, which no checkpoint would know of.
+        if ranks::any(learner.collective(), is_stopped)? {
+            break FitEnd::Stopped;
+        }
+        let batch = batches.next();
+        ranks::check_batch(learner.collective(), batch.is_some(), state.step)?;
+        let Some(batch) = batch else {
+            break FitEnd::NoMoreBatches;
         };
         let batch = batch.map_err(|error| FitError::Batch(error.into()))?;
         *in_step = true;

@@ -41,46 +41,20 @@ pub(super) fn of_first<const N: usize>(
     Ok(std::array::from_fn(|index| all[0][index]))
 }
 
-/// The next thing that a rank does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// It takes a step.
-    Step,
-    /// It has no more batches.
-    End,
-    /// It was told to stop.
-    Stop,
-}
-
-impl Next {
-    pub(super) fn new(is_stopped: bool, has_batch: bool) -> Self {
-        match (is_stopped, has_batch) {
-            (true, _) => Self::Stop,
-            (false, true) => Self::Step,
-            (false, false) => Self::End,
-        }
-    }
-}
-
-/// The next thing that all ranks do after this step: they stop if one of them does.
-pub(super) fn agree<Error>(
+/// Checks that all ranks have a batch for the step behind this one, or none has.
+pub(super) fn check_batch<Error>(
     ranks: Ranks<'_>,
-    next: Next,
+    has_batch: bool,
     step: u64,
-) -> Result<Next, FitError<Error>> {
+) -> Result<(), FitError<Error>> {
     let Some(ranks) = ranks else {
-        return Ok(next);
+        return Ok(());
     };
-    let is = |other| f64::from(u8::from(next == other));
-    let all = ranks.gather_numbers(&[is(Next::Stop), is(Next::End)])?;
-    let has_ended = |of: &Vec<f64>| of[1] > 0.0;
-    if all.iter().any(|of| of[0] > 0.0) {
-        return Ok(Next::Stop);
-    }
-    match all.iter().position(has_ended) {
-        None => Ok(Next::Step),
-        Some(_) if all.iter().all(has_ended) => Ok(Next::End),
-        Some(rank) => Err(FitError::Batches { rank, step }),
+    let all = ranks.gather_numbers(&[f64::from(u8::from(has_batch))])?;
+    let has_none = |of: &Vec<f64>| of[0] == 0.0;
+    match all.iter().position(has_none) {
+        Some(rank) if !all.iter().all(has_none) => Err(FitError::Batches { rank, step }),
+        _ => Ok(()),
     }
 }
 

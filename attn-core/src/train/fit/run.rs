@@ -397,10 +397,9 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
         Failure: Into<BoxedError>,
         TrainError<ErrOf<M>>: Into<BoxedError>,
     {
-        self.parts
-            .trainer
-            .join()
-            .map_err(|error| FitError::Failed(failure(error)))?;
+        let joined = self.parts.trainer.join();
+        self.parts.trainer.tell_ranks(&joined);
+        joined.map_err(|error| FitError::Failed(failure(error)))?;
         self.check_ranks()?;
         let is_first = self.parts.trainer.rank() == 0;
         let (observers, stops) = (&mut self.observers, &mut self.stops);

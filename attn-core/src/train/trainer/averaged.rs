@@ -8,7 +8,7 @@ use super::{TrainBatch, TrainError, Trainable, Trainer, model::ErrOf, parameters
 use crate::{
     Element,
     kernel::optim::interpolate,
-    train::{Algorithm, FitFailure, OptimizerState, UpdateError},
+    train::{Algorithm, FitFailure, List, OptimizerState, UpdateError},
 };
 
 /// The name of the list of a parameter's averages.
@@ -16,6 +16,17 @@ pub(crate) const AVERAGE: &str = "ema";
 
 fn name_of(parameter: &str) -> String {
     format!("{parameter}.{AVERAGE}")
+}
+
+/// Checks, while the program is compiled, that no list of an algorithm has the name of the averages.
+pub(super) const fn check_lists(mut lists: &[List]) {
+    while let [list, rest @ ..] = lists {
+        assert!(
+            !matches!(list.name.as_bytes(), b"ema"),
+            "`ema` is the name of the averages of a trainer: no list of an `Algorithm` can have it"
+        );
+        lists = rest;
+    }
 }
 
 /// Checks the share of the average that stays in a step.
@@ -194,5 +205,16 @@ impl<M: Trainable, A: Algorithm> Averaged<'_, M, A> {
 impl<M: Trainable, A> Drop for Averaged<'_, M, A> {
     fn drop(&mut self) {
         self.trainer.swap_averages();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AVERAGE, List, check_lists};
+
+    #[test]
+    #[should_panic = "`ema` is the name of the averages of a trainer"]
+    fn the_name_of_the_averages_is_no_list_of_an_algorithm() {
+        check_lists(&[List::of_elements("mean"), List::of_elements(AVERAGE)]);
     }
 }

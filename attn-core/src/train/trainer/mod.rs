@@ -141,6 +141,7 @@ type SetRate<A> = dyn Fn(&mut A, u64) + Send + Sync;
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// A trainer before its first step. `model.trainer(algorithm)` is the same.
     pub fn new(model: M, algorithm: A) -> Self {
+        const { averaged::check_lists(A::LISTS) };
         Self {
             model,
             optimizer: Optimizer::new(algorithm),

@@ -145,16 +145,22 @@ impl<F: Frame> Backward<'_, F> {
         }
     }
 
-    /// Whether each round of a loop finishes the gradients of its set of parameters: no loop behind this one adds to them.
+    /// Whether each round of a loop finishes the gradients of its set of parameters: no loop behind this one adds to them, in a scan or not.
     fn finishes_rounds(&self, repeat: &Repeat<F::Op>) -> bool {
+        let is_this = |line: &BackwardStep<'_, F::Op>| matches!(line, BackwardStep::Repeat { repeat: other, .. } if std::ptr::eq(*other, repeat));
         let lines = self.frame.derivative().lines.iter();
-        let loops = lines.filter_map(|line| match line {
-            BackwardStep::Repeat { repeat, .. } => Some(*repeat),
-            _ => None,
-        });
-        let mut behind = loops.skip_while(|other| !std::ptr::eq(*other, repeat));
-        behind.next();
-        !repeat.share && behind.all(|other| other.place != repeat.place || other.is_beside(repeat))
+        let mut behind = lines.skip_while(|line| !is_this(line)).skip(1);
+        let adds = |line: &BackwardStep<'_, F::Op>| match line {
+            BackwardStep::Repeat { repeat: other, .. } => {
+                other.place == repeat.place && !other.is_beside(repeat)
+            }
+            BackwardStep::Scan { scan, .. } => {
+                let loops = scan.body.repeats();
+                loops.iter().any(|other| other.place == repeat.place)
+            }
+            _ => false,
+        };
+        !repeat.share && !behind.any(adds)
     }
 
     /// The parameters and inputs, by their text, whose gradients a line adds to.

@@ -12,12 +12,12 @@ use crate::checkpoint::{
     write::{Stored, write},
 };
 
-type Model = (
+pub(super) type Model = (
     modules::Linear<3, 2, f32, Cpu>,
     modules::LayerNorm1D<2, f32, Cpu>,
 );
 
-fn model(seed: u64) -> Model {
+pub(super) fn model(seed: u64) -> Model {
     let mut model = Model::build(&Cpu::seed_from_u64(seed));
     model.1.epsilon = seed as f64 / 7.0;
     model

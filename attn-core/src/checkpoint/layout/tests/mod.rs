@@ -2,6 +2,7 @@
 
 mod files;
 mod property;
+mod shards;
 
 use std::ops::Range;
 
