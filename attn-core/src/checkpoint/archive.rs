@@ -9,7 +9,6 @@ use std::{
 use super::{
     CheckpointError, Difference, Dtype, LoadOptions, Mismatch, Problem, ReadAt, TensorType,
     header::{Header, Located},
-    index,
     number::{decode, is_float},
     source::{Forward, for_each_piece},
     write::{CHECKSUM, Checksum, Metadata},
@@ -55,21 +54,8 @@ struct SourceFile<R> {
 }
 
 impl Archive<File> {
-    /// Reads the header of a file: of those of all files, if `path` is an index, `model.safetensors.index.json`. If it is a folder, the file is
-    /// its `model.safetensors`, or else that index.
-    ///
-    /// # Errors
-    /// [`CheckpointError`] if a file cannot be read, if its length is not the one in its header, if a name occurs twice, or if the
-    /// type of a tensor is invalid; if files of an index are missing, or have other tensors than it says. No allocation is larger than the file.
-    #[doc(alias("index.json", "shards"))]
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
-        let path = path.as_ref();
-        if path.is_dir() {
-            return Self::open(index::of_folder(path));
-        }
-        if path.extension().is_some_and(|found| found == "json") {
-            return index::open(path);
-        }
+    /// Reads the header of one file.
+    pub(super) fn open_file(path: &Path) -> Result<Self, CheckpointError> {
         let open = || {
             let file = File::open(path).map_err(Problem::io("open"))?;
             let bytes = file.metadata().map_err(Problem::io("read"))?.len();

@@ -17,9 +17,9 @@ use super::{
 use crate::disk;
 
 /// The file with all weights, if they are in one.
-pub(super) const WHOLE: &str = "model.safetensors";
+const WHOLE: &str = "model.safetensors";
 /// The index of several files.
-pub(super) const INDEX: &str = "model.safetensors.index.json";
+const INDEX: &str = "model.safetensors.index.json";
 
 /// The contents of an index.
 #[derive(Debug, Deserialize, Serialize)]
@@ -30,8 +30,29 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
+impl Archive<File> {
+    /// Reads the header of a file: those of all files, if `path` is an index, `model.safetensors.index.json`. If it is a folder, the file is
+    /// its `model.safetensors`, or else that index.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if a file cannot be read, if its length is not the one in its header, if a name occurs twice, or if the
+    /// type of a tensor is invalid; if files of an index are missing, or have other tensors than it says. No allocation is larger than the file.
+    #[doc(alias("index.json", "shards"))]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
+        let path = path.as_ref();
+        let path = match path.is_dir() {
+            true => &of_folder(path),
+            false => path,
+        };
+        match path.extension() {
+            Some(found) if found == "json" => open(path),
+            _ => Self::open_file(path),
+        }
+    }
+}
+
 /// The file of the weights in a folder: that of all of them, or the index.
-pub(super) fn of_folder(folder: &Path) -> PathBuf {
+fn of_folder(folder: &Path) -> PathBuf {
     let [whole, index] = [WHOLE, INDEX].map(|name| folder.join(name));
     match !whole.exists() && index.exists() {
         true => index,
@@ -40,7 +61,7 @@ pub(super) fn of_folder(folder: &Path) -> PathBuf {
 }
 
 /// Opens all files of an index.
-pub(super) fn open(path: &Path) -> Result<Archive<File>, CheckpointError> {
+fn open(path: &Path) -> Result<Archive<File>, CheckpointError> {
     let at = |problem: Problem| problem.at(path);
     let text = fs::read_to_string(path).map_err(|error| at(Problem::io("read")(error)))?;
     let index: Index = serde_json::from_str(&text).map_err(|error| {
@@ -62,7 +83,7 @@ pub(super) fn open(path: &Path) -> Result<Archive<File>, CheckpointError> {
     let mut archive = Archive::empty(path);
     let mut elsewhere = Vec::new();
     for name in names {
-        let shard = Archive::open(place(name))?;
+        let shard = Archive::open_file(&place(name))?;
         for tensor in shard.tensors.keys() {
             if index.weight_map.get(tensor) != Some(name) {
                 elsewhere.push((tensor.clone(), name.clone()));
