@@ -8,7 +8,7 @@ use crate::{
 
 impl<E: Element> Session<E> {
     /// Continues the sequence by a prompt, and writes on: an iterator of pieces of text. It has no end, [not even at the
-    /// capacity](Self::generate_endless), unless [`tokens`](Written::tokens) or [`until`](Written::until) give it one.
+    /// capacity](Self::generate_endless), unless [`tokens`](Written::tokens), [`until`](Written::until) or [`until_token`](Written::until_token) give it one.
     ///
     /// Tokens that are not in the vocabulary are excluded.
     ///
@@ -68,7 +68,7 @@ pub struct Written<'s, E: Element> {
     ended: bool,
 }
 
-impl<E: Element> Written<'_, E> {
+impl<'s, E: Element> Written<'s, E> {
     /// Ends after so many tokens.
     #[doc(alias = "max_new_tokens")]
     pub fn tokens(mut self, count: usize) -> Self {
@@ -78,8 +78,28 @@ impl<E: Element> Written<'_, E> {
 
     /// Ends before this text. What may begin it is [held back](StopText).
     #[doc(alias = "stop_strings")]
-    pub fn until(mut self, stop: &str) -> Self {
-        self.stop = StopText::new(stop);
+    pub fn until(self, stop: &str) -> Self {
+        self.until_any(&[stop])
+    }
+
+    /// Ends before any of these texts, wherever tokens begin and end in it: before the one that is [complete first](StopText).
+    #[doc(alias("stop_strings", "stop"))]
+    pub fn until_any(mut self, stops: &[&str]) -> Self {
+        self.stop = StopText::any(stops.iter().copied());
+        self
+    }
+
+    /// Ends before any of these tokens.
+    #[doc(alias("eos_token_id", "stop_token_ids"))]
+    pub fn until_token(mut self, stop: &'s [usize]) -> Self {
+        self.tokens.stop = stop;
+        self
+    }
+
+    /// Chooses tokens under a constraint: [`Generated::constrain`].
+    #[doc(alias("logits_processor", "prefix_allowed_tokens_fn"))]
+    pub fn constrain(mut self, constraint: impl FnMut(&[usize], &mut [f64]) + Send + 's) -> Self {
+        self.tokens = self.tokens.constrain(constraint);
         self
     }
 
