@@ -326,7 +326,7 @@ pub mod generate {
         generate::{
             Acceptance, Beam, BeamSearch, Choice, Choices, GenerateError, Generated,
             GeneratedBatch, Sampler, Sampling, SamplingError, Session, SessionError, Sessions,
-            Speculative,
+            Speculative, Unconstrained,
         },
         kernel::Matrix,
     };

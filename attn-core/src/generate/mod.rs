@@ -37,7 +37,7 @@ pub use sampling::{Sampler, Sampling, SamplingError};
 pub use scan::StateOfScan;
 pub use session::{Decoder, ModelDecoder, SequenceState, Session, Sessions};
 pub use speculative::{Acceptance, Speculative};
-pub use stream::{Choices, GenerateError, Generated};
+pub use stream::{Choices, GenerateError, Generated, Unconstrained};
 #[cfg(feature = "text")]
 pub use text::Written;
 pub use tokens::{Capacity, NewTokens, Span};

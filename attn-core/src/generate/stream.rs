@@ -29,16 +29,16 @@ pub enum GenerateError {
     Text(#[from] crate::text::TextError),
 }
 
-/// Changes logits before a token is chosen of them, given the tokens so far.
-type Constraint<'s> = Box<dyn FnMut(&[usize], &mut [f64]) + Send + 's>;
+/// The constraint that leaves all logits as they are.
+pub type Unconstrained = fn(&[usize], &mut [f64]);
 
 /// An iterator of generated tokens: [`Session::generate`] and [`Session::generate_endless`].
 ///
-/// A token is computed on demand. The iterator ends before the first token of `stop`, and after an error.
-pub struct Generated<'s, E: Element> {
+/// Tokens are chosen under a [constraint](Self::constrain) of type `C`. A token is computed on demand. The iterator ends before the first token of `stop`, and after an error.
+pub struct Generated<'s, E: Element, C = Unconstrained> {
     session: &'s mut Session<E>,
     sampler: Sampler,
-    constraint: Option<Constraint<'s>>,
+    constraint: C,
     pub(super) stop: &'s [usize],
     /// All tokens so far. If `pending`, the last one has not been given to the session.
     tokens: Vec<usize>,
@@ -68,7 +68,7 @@ impl<E: Element> Session<E> {
         Ok(Generated {
             session: self,
             sampler,
-            constraint: None,
+            constraint: |_, _| (),
             stop,
             tokens: prompt.to_vec(),
             pending: false,
@@ -106,11 +106,11 @@ impl<E: Element> Session<E> {
     }
 }
 
-impl<'s, E: Element> Generated<'s, E> {
+impl<'s, E: Element, C> Generated<'s, E, C> {
     /// Chooses under a constraint: before each choice it is called with the tokens from the prompt on and the logits, and may change logits,
     /// to -∞ to exclude a token. Grammars, allowed words, biases and penalties of your own are such functions.
     ///
-    /// It stands behind the repetition penalty and before the temperature. If there were several, they would be one function.
+    /// It stands behind the repetition penalty and before the temperature, and replaces the constraint before it.
     ///
     /// ```
     /// use attn::{generate::Sampling, prelude::*};
@@ -145,9 +145,20 @@ impl<'s, E: Element> Generated<'s, E> {
         "logit_bias",
         "bad_words_ids"
     ))]
-    pub fn constrain(mut self, constraint: impl FnMut(&[usize], &mut [f64]) + Send + 's) -> Self {
-        self.constraint = Some(Box::new(constraint));
-        self
+    pub fn constrain<N>(self, constraint: N) -> Generated<'s, E, N>
+    where
+        N: FnMut(&[usize], &mut [f64]),
+    {
+        Generated {
+            session: self.session,
+            sampler: self.sampler,
+            constraint,
+            stop: self.stop,
+            tokens: self.tokens,
+            pending: self.pending,
+            refills: self.refills,
+            ended: self.ended,
+        }
     }
 
     /// The same tokens, each with the logarithm of its probability, and of those of the `top` likeliest tokens: an iterator of [`Choice`]s.
@@ -180,10 +191,12 @@ impl<'s, E: Element> Generated<'s, E> {
         "output_scores",
         "compute_transition_scores"
     ))]
-    pub fn log_probabilities(self, top: usize) -> Choices<'s, E> {
+    pub fn log_probabilities(self, top: usize) -> Choices<'s, E, C> {
         Choices { tokens: self, top }
     }
+}
 
+impl<E: Element, C: FnMut(&[usize], &mut [f64])> Generated<'_, E, C> {
     fn choose(&mut self) -> Result<usize, GenerateError> {
         if let (true, Some(&last)) = (self.pending, self.tokens.last()) {
             let capacity = self.session.capacity();
@@ -196,19 +209,16 @@ impl<'s, E: Element> Generated<'s, E> {
             }
         }
         let results = self.session.results();
-        let token = match &mut self.constraint {
-            None => self.sampler.choose(results, &self.tokens)?,
-            Some(constraint) => self
-                .sampler
-                .choose_where(results, &self.tokens, constraint)?,
-        };
+        let token = self
+            .sampler
+            .choose_where(results, &self.tokens, &mut self.constraint)?;
         self.tokens.push(token);
         self.pending = true;
         Ok(token)
     }
 }
 
-impl<E: Element> Iterator for Generated<'_, E> {
+impl<E: Element, C: FnMut(&[usize], &mut [f64])> Iterator for Generated<'_, E, C> {
     type Item = Result<usize, GenerateError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -223,12 +233,12 @@ impl<E: Element> Iterator for Generated<'_, E> {
 }
 
 /// An iterator of generated tokens with the logarithms of their probabilities: [`Generated::log_probabilities`].
-pub struct Choices<'s, E: Element> {
-    tokens: Generated<'s, E>,
+pub struct Choices<'s, E: Element, C = Unconstrained> {
+    tokens: Generated<'s, E, C>,
     top: usize,
 }
 
-impl<E: Element> Iterator for Choices<'_, E> {
+impl<E: Element, C: FnMut(&[usize], &mut [f64])> Iterator for Choices<'_, E, C> {
     type Item = Result<Choice, GenerateError>;
 
     fn next(&mut self) -> Option<Self::Item> {

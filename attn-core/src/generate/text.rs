@@ -1,6 +1,6 @@
 //! A stream of generated text.
 
-use super::{GenerateError, Generated, Sampling, Session};
+use super::{GenerateError, Generated, Sampling, Session, Unconstrained};
 use crate::{
     Element,
     text::{Decoder, StopText, Vocabulary},
@@ -59,8 +59,8 @@ impl<E: Element> Session<E> {
 }
 
 /// An iterator of pieces of text, none of which is empty: [`Session::write`].
-pub struct Written<'s, E: Element> {
-    tokens: Generated<'s, E>,
+pub struct Written<'s, E: Element, C = Unconstrained> {
+    tokens: Generated<'s, E, C>,
     /// The number of tokens that may come.
     left: usize,
     decoder: Decoder<'s>,
@@ -68,7 +68,7 @@ pub struct Written<'s, E: Element> {
     ended: bool,
 }
 
-impl<'s, E: Element> Written<'s, E> {
+impl<'s, E: Element, C> Written<'s, E, C> {
     /// Ends after so many tokens.
     #[doc(alias = "max_new_tokens")]
     pub fn tokens(mut self, count: usize) -> Self {
@@ -98,11 +98,21 @@ impl<'s, E: Element> Written<'s, E> {
 
     /// Chooses tokens under a constraint: [`Generated::constrain`].
     #[doc(alias("logits_processor", "prefix_allowed_tokens_fn"))]
-    pub fn constrain(mut self, constraint: impl FnMut(&[usize], &mut [f64]) + Send + 's) -> Self {
-        self.tokens = self.tokens.constrain(constraint);
-        self
+    pub fn constrain<N>(self, constraint: N) -> Written<'s, E, N>
+    where
+        N: FnMut(&[usize], &mut [f64]),
+    {
+        Written {
+            tokens: self.tokens.constrain(constraint),
+            left: self.left,
+            decoder: self.decoder,
+            stop: self.stop,
+            ended: self.ended,
+        }
     }
+}
 
+impl<E: Element, C: FnMut(&[usize], &mut [f64])> Written<'_, E, C> {
     /// The text that the next token adds. `None` stands for all tokens.
     fn next_text(&mut self) -> Result<Option<String>, GenerateError> {
         if self.left == 0 {
@@ -121,7 +131,7 @@ impl<'s, E: Element> Written<'s, E> {
     }
 }
 
-impl<E: Element> Iterator for Written<'_, E> {
+impl<E: Element, C: FnMut(&[usize], &mut [f64])> Iterator for Written<'_, E, C> {
     type Item = Result<String, GenerateError>;
 
     fn next(&mut self) -> Option<Self::Item> {
