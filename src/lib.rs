@@ -324,8 +324,9 @@ pub mod generate {
 
     pub use attn_core::{
         generate::{
-            Beam, BeamSearch, GenerateError, Generated, Sampler, Sampling, SamplingError, Session,
-            SessionError, Sessions,
+            Acceptance, Beam, BeamSearch, Choice, Choices, GenerateError, Generated,
+            GeneratedBatch, Sampler, Sampling, SamplingError, Session, SessionError, Sessions,
+            Speculative, Unconstrained,
         },
         kernel::Matrix,
     };

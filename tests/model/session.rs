@@ -1,7 +1,11 @@
 //! Sessions: the results of a token equal those of the model for the whole sequence up to it.
 
 use super::*;
-use attn::{Backend, Element, Error, generate::SessionError, model};
+use attn::{
+    Backend, Element, Error,
+    generate::{Sampling, SessionError},
+    model,
+};
 
 const VOCAB: usize = 11;
 
@@ -503,4 +507,186 @@ fn sequences_with_masks_of_their_own_keep_what_the_longest_of_them_looks_at() {
         let expected = &expected[(300 * sequence + 299) * VOCAB..][..VOCAB];
         assert_near(found.row(sequence), expected, "the last token");
     }
+}
+
+/// The model of one sequence, whose mask drops nothing.
+fn of_one_sequence() -> OfOneSequence {
+    let mut model = Cpu::default().build_module::<OfOneSequence, f32>();
+    scatter(&mut model);
+    model
+}
+
+#[test]
+fn a_cut_sequence_goes_on_with_the_bits_of_one_without_its_end() {
+    let model = of_one_sequence();
+    let tokens = text(0, 150);
+    let other = text(3, 40);
+    for len in [1, 2, 63, 128, 129] {
+        let mut session = model.session(200).unwrap();
+        session.prefill(&tokens[..len]).unwrap();
+        let mut cut = session.fork();
+        for piece in tokens[len..].chunks(19) {
+            cut.prefill(piece).unwrap();
+        }
+        cut.truncate(len).unwrap();
+        assert_eq!(cut.len(), len);
+        assert_eq!(cut.results(), [0.0; VOCAB]);
+        for pieces in [&other[..1], &other[1..2], &other[2..]] {
+            assert_eq!(
+                cut.prefill(pieces).unwrap(),
+                session.prefill(pieces).unwrap()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_sequence_is_cut_within_the_tokens_of_a_call() {
+    let model = gpt();
+    let tokens = text(0, 120);
+    let mut sessions = model.sessions(2, 120).unwrap();
+    sessions.prefill(&[&tokens, &tokens[..3]]).unwrap();
+    sessions.truncate(0, 37).unwrap();
+    assert_eq!(sessions.lens(), [37, 3]);
+    let both = sessions.prefill(&[&[5, 6], &tokens[3..9]]).unwrap();
+    let expected = [&tokens[..37], &[5, 6]].concat();
+    assert_near(
+        both.row(0),
+        &last(&model, &expected),
+        "the one that was cut",
+    );
+    assert_near(both.row(1), &last(&model, &tokens[..9]), "the other");
+}
+
+#[test]
+fn a_window_keeps_what_a_sequence_needs_that_is_cut() {
+    let model = gpt();
+    let tokens = text(0, 200);
+    let mut session = model.session(200).unwrap();
+    session.prefill(&tokens[..60]).unwrap();
+    for (len, token) in tokens.iter().enumerate().skip(60) {
+        session.step(*token).unwrap();
+        if len % 7 == 0 {
+            let mut cut = session.fork();
+            cut.truncate(len + 1 - 63).unwrap();
+            let found = cut.prefill(&[1, 2]).unwrap();
+            let expected = [&tokens[..len + 1 - 63], &[1, 2]].concat();
+            assert_near(found, &last(&model, &expected), "after 63 fewer");
+        }
+    }
+    // A call can be taken back.
+    let mut long = model.session(200).unwrap();
+    long.prefill(&tokens[..80]).unwrap();
+    long.prefill(&tokens[80..200]).unwrap();
+    long.truncate(80).unwrap();
+    let expected = [&tokens[..80], &[7]].concat();
+    assert_near(
+        long.step(7).unwrap(),
+        &last(&model, &expected),
+        "a call fewer",
+    );
+    // The keys before have left.
+    let Err(SessionError::Truncate { shortest, .. }) = session.truncate(20) else {
+        panic!("keys are there that cannot be");
+    };
+    assert!((21..=137).contains(&shortest), "{shortest}");
+    assert_eq!(session.len(), 200);
+    let message = session.truncate(20).unwrap_err().to_string();
+    let expected = format!(
+        "sequence 0 has 200 tokens, and cannot be cut to 20: keys that it needs have left the window of a mask. {shortest} and more tokens are possible, and 0"
+    );
+    assert_eq!(message, expected);
+    session.truncate(shortest).unwrap();
+    let text = [&tokens[..shortest], &[3]].concat();
+    assert_near(session.step(3).unwrap(), &last(&model, &text), "the fewest");
+}
+
+#[test]
+fn states_that_only_go_on_are_not_cut() {
+    model! {
+        struct Convolved<vocab = 11, d = 12>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let x = embedding::<vocab, d>(tokens);
+            let x = x + attention::<heads = 2, mask = causal>(x);
+            linear::<vocab>(conv1d::<seq, d, kernel = 3, padding = causal>(x))
+        }
+    }
+    let model = Cpu::default().build_module::<Convolved, f32>();
+    let mut session = model.session(20).unwrap();
+    session.prefill(&text(0, 9)).unwrap();
+    let expected = session.step(4).unwrap().to_vec();
+    let refused = session.truncate(8).err();
+    let truncate = SessionError::Truncate {
+        sequence: 0,
+        tokens: 10,
+        len: 8,
+        shortest: 10,
+    };
+    assert_eq!(refused, Some(truncate));
+    assert_eq!(session.results(), expected);
+    session.truncate(0).unwrap();
+    session.prefill(&text(0, 9)).unwrap();
+    assert_eq!(session.step(4).unwrap(), expected);
+}
+
+#[test]
+fn the_results_of_all_tokens_are_those_of_the_model() {
+    let model = of_one_sequence();
+    let tokens = text(1, 150);
+    let whole = model.forward(Cpu::default().tensor_from_vec(tokens.clone(), (150,)));
+    let mut session = model.session(150).unwrap();
+    session.prefill(&tokens[..4]).unwrap();
+    let all = session.prefill_all(&tokens[4..]).unwrap();
+    assert_eq!((all.rows(), all.cols()), (146, VOCAB));
+    assert_near(all.values(), &whole.as_vec()[4 * VOCAB..], "all");
+}
+
+#[test]
+fn drafts_change_no_greedy_token() {
+    // A window with keys that have left, as target and as draft, and a model without one.
+    let (windowed, whole) = (gpt(), of_one_sequence());
+    let greedy = Sampling::with_temperature(0.0);
+    let prompt = text(2, 30);
+    for k in [1, 4, 11] {
+        let sessions = || [windowed.session(190).unwrap(), whole.session(190).unwrap()];
+        for target in [0, 1] {
+            let mut alone = sessions();
+            let tokens = alone[target]
+                .generate(&prompt, greedy.clone(), &[])
+                .unwrap();
+            let expected: Vec<usize> = tokens.take(155).collect::<Result<_, _>>().unwrap();
+            let mut both = sessions();
+            both.rotate_left(target);
+            let [target, draft] = both.each_mut();
+            let tokens = target
+                .generate_with_draft(draft, k, &prompt, greedy.clone(), &[])
+                .unwrap();
+            let found: Vec<usize> = tokens.take(155).collect::<Result<_, _>>().unwrap();
+            assert_eq!(found, expected);
+            assert_eq!(target.len(), 30 + 154);
+        }
+    }
+}
+
+#[test]
+fn prompts_of_any_lengths_have_the_greedy_tokens_of_the_whole_model() {
+    let model = gpt();
+    let prompts = [text(0, 140), text(1, 1), text(2, 60)];
+    let expected = prompts.clone().map(|mut text| {
+        let start = text.len();
+        for _ in 0..12 {
+            let logits = last(&model, &text);
+            let best =
+                (0..VOCAB).fold(0, |best, i| if logits[i] > logits[best] { i } else { best });
+            text.push(best);
+        }
+        text.split_off(start)
+    });
+    let mut sessions = model.sessions(3, 160).unwrap();
+    let given = prompts.each_ref().map(Vec::as_slice);
+    let batch = sessions
+        .generate(&given, Sampling::with_temperature(0.0), &[])
+        .unwrap();
+    assert_eq!(batch.continuations(12).unwrap(), expected);
+    assert_eq!(sessions.lens(), [151, 12, 71]);
 }

@@ -1,9 +1,6 @@
 //! Beam search: the likeliest continuations.
 
-use super::{
-    GenerateError, SamplingError, Session,
-    sampling::{check_options, finite},
-};
+use super::{GenerateError, SamplingError, Session, choice::log_softmax, sampling::check_options};
 use crate::Element;
 
 /// The options of a beam search.
@@ -157,12 +154,4 @@ fn extend<E: Element>(
         }
     }
     Ok(next)
-}
-
-fn log_softmax<E: Element>(logits: &[E]) -> Result<Vec<f64>, SamplingError> {
-    let logits = finite(logits)?;
-    let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = logits.iter().map(|logit| (logit - most).exp()).sum();
-    let all = most + sum.ln();
-    Ok(logits.into_iter().map(|logit| logit - all).collect())
 }

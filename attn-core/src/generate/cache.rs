@@ -21,7 +21,7 @@ pub(super) const MAX_NEW: usize = 128;
 ///
 /// Both are cached after their transforms: keys are rotated by their position. When the cache is full, rows that no later query
 /// attends to are evicted. So a window of `W` keys takes the memory of `W` and some more, for any length of the sequence.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Cache<E> {
     keys: Rows<E>,
     values: Values<E>,
@@ -32,7 +32,7 @@ pub struct Cache<E> {
 }
 
 /// Where the values are.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Values<E> {
     Apart(Rows<E>),
     /// They are columns of the keys, from this one on.
@@ -84,6 +84,32 @@ impl<E: Kernels> Rows<E> {
         let width = self.width;
         self.numbers
             .copy_within(from * width..end * width, to * width);
+    }
+}
+
+impl<E: Kernels> Clone for Cache<E> {
+    /// Copies the rows of the tokens so far. The rest is memory that the system provides when it is written, as in a new cache.
+    fn clone(&self) -> Self {
+        let copy = |from: &Rows<E>| {
+            let mut to = Rows::new(self.sequences.len() * self.rows, from.width);
+            for (number, sequence) in self.sequences.iter().enumerate() {
+                let first = number * self.rows;
+                let mut rows = to.rows_mut(first, sequence.len);
+                rows.as_mut_slice()
+                    .copy_from_slice(from.rows(first, sequence.len).values());
+            }
+            to
+        };
+        Self {
+            keys: copy(&self.keys),
+            values: match &self.values {
+                Values::Apart(values) => Values::Apart(copy(values)),
+                Values::InKeys(start) => Values::InKeys(*start),
+            },
+            sequences: self.sequences.clone(),
+            key_window: self.key_window,
+            rows: self.rows,
+        }
     }
 }
 
@@ -161,6 +187,21 @@ impl<E: Kernels> Cache<E> {
         self.sequences[sequence] = Sequence::default();
     }
 
+    /// The fewest tokens that a sequence can be cut to: a query behind them attends to no evicted row.
+    pub fn shortest(&self, sequence: usize) -> usize {
+        let KeyWindow { kept, window } = self.key_window;
+        match self.sequences[sequence].dropped {
+            0 => 0,
+            dropped => kept + dropped + window.max(1) - 1,
+        }
+    }
+
+    /// Cuts a sequence to `len` tokens, not fewer than [`shortest`](Self::shortest).
+    pub fn truncate(&mut self, sequence: usize, len: usize) {
+        let sequence = &mut self.sequences[sequence];
+        sequence.len = sequence.len.min(len.saturating_sub(sequence.dropped));
+    }
+
     /// The attention of new tokens to those before them and to each other. Their keys and values are added to the cache.
     ///
     /// The tensors are those of [`Attention::forward`], of a single sequence: the rows of the new tokens. `lse` gets the logarithms of the
@@ -225,8 +266,10 @@ impl<E: Kernels> Cache<E> {
         if sequence.len + span.rows.len() <= self.rows {
             return;
         }
+        // A sequence can be cut by so many tokens, as that of a draft is.
+        let cut = MAX_NEW.saturating_sub(span.rows.len()) / 2;
         // Even a mask that attends to the first keys only needs the new ones.
-        let needed = (span.first + 1).saturating_sub(window.max(1));
+        let needed = (span.first + 1).saturating_sub(window.max(1) + cut);
         let dead = needed.saturating_sub(kept + sequence.dropped);
         let first = span.sequence * self.rows;
         let values = match &mut self.values {

@@ -145,6 +145,12 @@ impl<C, E: Kernels> SequenceState for ContextState<C, E> {
     /// A sequence keeps its context.
     fn reset(&mut self, _: usize) {}
 
+    fn shortest(&self, _: usize) -> usize {
+        0
+    }
+
+    fn truncate(&mut self, _: usize, _: usize) {}
+
     fn elements(&self) -> usize {
         self.cache.elements()
     }

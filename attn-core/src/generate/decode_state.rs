@@ -61,6 +61,15 @@ impl<C, E: Kernels, const READ: usize> SequenceState for DecodeState<C, E, READ>
         self.cache.reset(sequence);
     }
 
+    fn shortest(&self, sequence: usize) -> usize {
+        self.cache.shortest(sequence)
+    }
+
+    /// The rows that bodies read are written again.
+    fn truncate(&mut self, sequence: usize, len: usize) {
+        self.cache.truncate(sequence, len);
+    }
+
     fn elements(&self) -> usize {
         let of_keys = self.of_keys.iter().map(KeyRows::elements);
         self.cache.elements() + of_keys.sum::<usize>()

@@ -9,6 +9,21 @@ pub(super) struct Distribution {
 }
 
 impl Distribution {
+    /// This token alone.
+    pub(super) fn certain(token: usize) -> Self {
+        Self {
+            tokens: vec![(token, 1.0)],
+        }
+    }
+
+    /// The token, if there is only one.
+    pub(super) fn only(&self) -> Option<usize> {
+        match self.tokens[..] {
+            [(token, _)] => Some(token),
+            _ => None,
+        }
+    }
+
     /// `softmax(logits / temperature)`
     pub(super) fn softmax(logits: &[f64], temperature: f64) -> Self {
         let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -61,9 +76,38 @@ impl Distribution {
             left -= p;
             left < 0.0
         });
-        // A rounded sum may be slightly too small.
-        let last = self.tokens.last();
+        // A rounded sum may be slightly too small. A token of probability 0 is excluded.
+        let last = self.tokens.iter().rfind(|(_, p)| *p > 0.0);
         found.or(last).map_or(0, |(token, _)| *token)
+    }
+
+    /// The same with a sum of 1, and the tokens in ascending order.
+    pub(super) fn normalized(mut self) -> Self {
+        self.tokens.sort_unstable_by_key(|(token, _)| *token);
+        let sum = self.sum();
+        self.tokens.iter_mut().for_each(|(_, p)| *p /= sum);
+        self
+    }
+
+    /// The probability of a token of a [normalised](Self::normalized) distribution.
+    pub(super) fn probability(&self, token: usize) -> f64 {
+        let found = self
+            .tokens
+            .binary_search_by_key(&token, |(token, _)| *token);
+        found.map_or(0.0, |place| self.tokens[place].1)
+    }
+
+    /// `max(0, p - q)`, of normalised distributions. If nothing is left but rounding errors, `p`.
+    pub(super) fn without(&self, q: &Self) -> Self {
+        let tokens = self.tokens.iter();
+        let left = tokens.map(|(token, p)| (*token, p - q.probability(*token)));
+        let left = Self {
+            tokens: left.filter(|(_, p)| *p > 0.0).collect(),
+        };
+        match left.tokens.is_empty() {
+            true => self.clone(),
+            false => left,
+        }
     }
 
     fn sum(&self) -> f64 {
@@ -137,6 +181,19 @@ mod tests {
     }
 
     #[test]
+    fn differences_keep_what_is_likelier() {
+        let mut of = some();
+        of.keep_most(2);
+        let of = of.normalized();
+        assert!((of.probability(1) - 4.0 / 7.0).abs() < 1e-15);
+        assert_eq!(of.probability(0), 0.0);
+        let left = of.without(&some().normalized());
+        assert_eq!(tokens(&left), [1, 3]);
+        assert!((left.tokens[0].1 - (4.0 / 7.0 - 0.4)).abs() < 1e-15);
+        assert_eq!(of.without(&of), of);
+    }
+
+    #[test]
     fn inverse_transform_draws_by_cumulative_probability() {
         let of = some();
         let places = [
@@ -151,5 +208,7 @@ mod tests {
         for (at, token) in places {
             assert_eq!(of.clone().draw(at), token, "{at}");
         }
+        let excluded = Distribution::softmax(&[f64::NEG_INFINITY, 0.0, f64::NEG_INFINITY], 1.0);
+        assert_eq!([0.0, 1.0].map(|at| excluded.clone().draw(at)), [1, 1]);
     }
 }

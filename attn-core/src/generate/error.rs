@@ -50,6 +50,31 @@ pub enum SessionError {
         sequence: usize,
     },
 
+    /// The sequence was cut, and the results of its last token are not known.
+    #[error(
+        "sequence {sequence} is given no tokens, and was cut to {len}: the results of the last one are not kept. Cut it to {}, and give it that token again",
+        len - 1
+    )]
+    Cut {
+        /// The sequence.
+        sequence: usize,
+        /// Its number of tokens.
+        len: usize,
+    },
+
+    /// The sequence cannot be cut to so few tokens: there are more, or less is kept of them.
+    #[error("sequence {sequence} has {tokens} tokens, and cannot be cut to {len}: {}", why(*tokens, *len, *shortest))]
+    Truncate {
+        /// The sequence.
+        sequence: usize,
+        /// Its number of tokens.
+        tokens: usize,
+        /// The number that it cannot have.
+        len: usize,
+        /// The fewest tokens that it can be cut to, apart from none. It is that of the tokens if the model has a state that only goes on.
+        shortest: usize,
+    },
+
     /// There is no memory for a copy.
     #[error("a copy of {sequences} sequences of {capacity} tokens does not fit into memory")]
     TooLarge {
@@ -58,4 +83,17 @@ pub enum SessionError {
         /// The maximum number of tokens of each.
         capacity: usize,
     },
+}
+
+/// Why a sequence cannot be cut.
+fn why(tokens: usize, len: usize, shortest: usize) -> String {
+    if len > tokens {
+        "it has no more".into()
+    } else if shortest < tokens {
+        format!(
+            "keys that it needs have left the window of a mask. {shortest} and more tokens are possible, and 0"
+        )
+    } else {
+        "a scan or a convolution keeps its last state alone. Only 0 tokens are possible; a fork from before can go on".into()
+    }
 }

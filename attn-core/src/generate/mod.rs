@@ -1,8 +1,10 @@
 //! Token-by-token generation: sessions of a model, and sampling from its logits. The page of the facade, `src/generate.md`,
 //! describes their use.
 
+mod batch;
 mod beam;
 mod cache;
+mod choice;
 mod context;
 mod decode_state;
 mod distribution;
@@ -13,6 +15,7 @@ mod recent;
 mod sampling;
 mod scan;
 mod session;
+mod speculative;
 mod stream;
 #[cfg(feature = "text")]
 mod text;
@@ -21,8 +24,10 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
+pub use batch::GeneratedBatch;
 pub use beam::{Beam, BeamSearch};
 pub use cache::Cache;
+pub use choice::Choice;
 pub use context::{ContextCache, ContextState, DecodeWithContext};
 pub use decode_state::{Decode, DecodeState};
 pub use error::SessionError;
@@ -31,7 +36,8 @@ pub use recent::Recent;
 pub use sampling::{Sampler, Sampling, SamplingError};
 pub use scan::StateOfScan;
 pub use session::{Decoder, ModelDecoder, SequenceState, Session, Sessions};
-pub use stream::{GenerateError, Generated};
+pub use speculative::{Acceptance, Speculative};
+pub use stream::{Choices, GenerateError, Generated, Unconstrained};
 #[cfg(feature = "text")]
 pub use text::Written;
 pub use tokens::{Capacity, NewTokens, Span};

@@ -9,13 +9,14 @@ use crate::{Element, random::Philox4x32};
 ///
 /// 1. `repetition_penalty`: positive logits of earlier tokens are divided by it, and negative ones are multiplied by it (Keskar
 ///    et al., "CTRL", 2019);
-/// 2. `temperature`: `p = softmax(logits / temperature)`. At 0 the likeliest token is chosen, the first of equal ones;
-/// 3. `top_k`: keeps the likeliest `top_k` tokens (Fan et al. 2018);
-/// 4. `top_p`: keeps the fewest of the likeliest tokens whose probabilities have a sum of at least `top_p` (Holtzman et al., "The
+/// 2. a [constraint](super::Generated::constrain), if there is one, changes logits, or excludes tokens;
+/// 3. `temperature`: `p = softmax(logits / temperature)`. At 0 the likeliest token is chosen, the first of equal ones;
+/// 4. `top_k`: keeps the likeliest `top_k` tokens (Fan et al. 2018);
+/// 5. `top_p`: keeps the fewest of the likeliest tokens whose probabilities have a sum of at least `top_p` (Holtzman et al., "The
 ///    curious case of neural text degeneration", 2019);
-/// 5. `min_p`: keeps the tokens at least `min_p` times as likely as the likeliest (Nguyen et al. 2024).
+/// 6. `min_p`: keeps the tokens at least `min_p` times as likely as the likeliest (Nguyen et al. 2024).
 ///
-/// The likeliest token always remains. These are arguments of `generate` in `transformers`.
+/// Of the tokens that are not excluded, the likeliest always remains. These are arguments of `generate` in `transformers`.
 ///
 /// ```
 /// use attn::generate::{Sampler, Sampling};
@@ -91,7 +92,27 @@ pub enum SamplingError {
         value: f64,
     },
 
-    /// There are no tokens to choose from.
+    /// A constraint changed a logit to NaN or to infinity.
+    #[error(
+        "a constraint changed the logit of token {token} to {value}: it must be a number, or -inf to exclude the token"
+    )]
+    Constraint {
+        /// The first such token.
+        token: usize,
+        /// What it became.
+        value: f64,
+    },
+
+    /// A token is none of those that have a logit.
+    #[error("token {token} has no logit: there are {logits}")]
+    NoLogit {
+        /// The token.
+        token: usize,
+        /// The number of logits.
+        logits: usize,
+    },
+
+    /// There are no tokens to choose from: no logits, or a constraint excludes every token.
     #[error("there are no tokens to choose from")]
     NoTokens,
 }
@@ -184,30 +205,83 @@ impl Sampler {
         logits: &[E],
         before: &[usize],
     ) -> Result<usize, SamplingError> {
+        self.choose_where(logits, before, |_, _| ())
+    }
+
+    /// As [`choose`](Self::choose), under a constraint: it is called with the earlier tokens and the logits, and may change logits, to -∞ to
+    /// exclude a token.
+    ///
+    /// ```
+    /// use attn::generate::{Sampler, Sampling};
+    ///
+    /// let mut sampler = Sampler::new(Sampling::default())?;
+    /// let even = |_: &[usize], logits: &mut [f64]| {
+    ///     logits.iter_mut().skip(1).step_by(2).for_each(|logit| *logit = f64::NEG_INFINITY);
+    /// };
+    /// assert_eq!(sampler.choose_where(&[0.0_f32, 9.0], &[], even)?, 0);
+    /// # Ok::<(), attn::generate::SamplingError>(())
+    /// ```
+    ///
+    /// `transformers`: a `LogitsProcessor`, or `prefix_allowed_tokens_fn`.
+    ///
+    /// # Errors
+    /// If a logit is not finite, if the constraint changes one to NaN or ∞, or if it excludes every token.
+    #[doc(alias("LogitsProcessor", "prefix_allowed_tokens_fn"))]
+    pub fn choose_where<E: Element>(
+        &mut self,
+        logits: &[E],
+        before: &[usize],
+        constraint: impl FnMut(&[usize], &mut [f64]),
+    ) -> Result<usize, SamplingError> {
+        let left = self.distribution(logits, before, constraint)?;
+        Ok(self.draw(&left))
+    }
+
+    /// The tokens that may be chosen, and their probabilities. Their sum may be below 1.
+    pub(super) fn distribution<E: Element>(
+        &self,
+        logits: &[E],
+        before: &[usize],
+        mut constraint: impl FnMut(&[usize], &mut [f64]),
+    ) -> Result<Distribution, SamplingError> {
         let Sampling {
             temperature,
             top_k,
             top_p,
             min_p,
             repetition_penalty,
-            vocabulary,
             ..
         } = self.sampling;
-        let known = vocabulary.map_or(logits.len(), |known| known.min(logits.len()));
-        let mut logits = finite(&logits[..known])?;
+        let mut logits = finite(self.known(logits))?;
         penalize(&mut logits, before, repetition_penalty);
+        constraint(before, &mut logits);
+        check_constrained(&logits)?;
         if temperature == 0.0 {
-            return Ok(likeliest(&logits));
+            return Ok(Distribution::certain(likeliest(&logits)));
         }
         let mut left = Distribution::softmax(&logits, temperature);
         left.keep_most(top_k.unwrap_or(usize::MAX));
         left.keep_sum(top_p);
         left.keep_share(min_p);
-        Ok(left.draw(self.uniform()))
+        Ok(left)
+    }
+
+    /// Draws one of the tokens.
+    pub(super) fn draw(&mut self, of: &Distribution) -> usize {
+        match of.only() {
+            Some(token) => token,
+            None => of.clone().draw(self.uniform()),
+        }
+    }
+
+    /// The logits of the tokens that are in use.
+    pub(super) fn known<'l, E>(&self, logits: &'l [E]) -> &'l [E] {
+        let known = self.sampling.vocabulary.unwrap_or(logits.len());
+        &logits[..known.min(logits.len())]
     }
 
     /// A uniformly distributed number in [0, 1).
-    fn uniform(&mut self) -> f64 {
+    pub(super) fn uniform(&mut self) -> f64 {
         let choice = self.choices;
         self.choices += 1;
         let counter = [choice as u32, (choice >> 32) as u32, 0, 0];
@@ -227,6 +301,21 @@ pub(super) fn finite<E: Element>(logits: &[E]) -> Result<Vec<f64>, SamplingError
         }),
         None if logits.is_empty() => Err(SamplingError::NoTokens),
         None => Ok(logits),
+    }
+}
+
+/// Checks what a constraint left: numbers, or -∞ for an excluded token.
+fn check_constrained(logits: &[f64]) -> Result<(), SamplingError> {
+    let is_wrong = |logit: &f64| logit.is_nan() || *logit == f64::INFINITY;
+    if let Some(token) = logits.iter().position(is_wrong) {
+        return Err(SamplingError::Constraint {
+            token,
+            value: logits[token],
+        });
+    }
+    match logits.iter().any(|logit| logit.is_finite()) {
+        true => Ok(()),
+        false => Err(SamplingError::NoTokens),
     }
 }
 
@@ -356,6 +445,58 @@ mod tests {
         };
         let tokens = chosen(&sampling, &[0.0, 0.0, 90.0], &[], 50);
         assert!(tokens.contains(&0) && tokens.contains(&1) && !tokens.contains(&2));
+    }
+
+    #[test]
+    fn constraints_exclude_tokens_whatever_the_options() {
+        let logits = [0.0, 5.0, 4.0, -1.0, 0.0];
+        for (temperature, top_k, top_p) in [(0.0, None, 1.0), (1.0, Some(4), 1.0), (3.0, None, 0.9)]
+        {
+            let sampling = Sampling {
+                temperature,
+                top_k,
+                top_p,
+                repetition_penalty: 1.5,
+                ..Sampling::default()
+            };
+            let mut sampler = Sampler::new(sampling).unwrap();
+            for _ in 0..200 {
+                let token = sampler.choose_where(&logits, &[3], |before, logits| {
+                    assert_eq!((before, logits[3]), (&[3][..], -1.5));
+                    (logits[1], logits[4]) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+                });
+                assert!([0, 2, 3].contains(&token.unwrap()));
+            }
+        }
+    }
+
+    #[test]
+    fn constraints_may_change_the_probabilities() {
+        let mut sampler = Sampler::new(Sampling::default()).unwrap();
+        let mut count = 0;
+        let n = 10_000;
+        for _ in 0..n {
+            let halved = |_: &[usize], logits: &mut [f64]| logits[1] += 3.0_f64.ln();
+            count += sampler.choose_where(&[0.5, 0.5], &[], halved).unwrap();
+        }
+        // 3/4 within five standard deviations.
+        assert!((count as f64 / n as f64 - 0.75).abs() < 5.0 * (0.1875 / n as f64).sqrt());
+    }
+
+    #[test]
+    fn constraints_that_leave_no_choice_are_errors() {
+        let mut sampler = Sampler::new(Sampling::default()).unwrap();
+        let mut refused = |value| {
+            let refused = sampler.choose_where(&[0.0, 1.0], &[], |_, logits| logits.fill(value));
+            refused.unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(f64::NEG_INFINITY),
+            "there are no tokens to choose from"
+        );
+        let expected = "a constraint changed the logit of token 0 to NaN: it must be a number, or -inf to exclude the token";
+        assert_eq!(refused(f64::NAN), expected);
+        assert!(refused(f64::INFINITY).contains("to inf: it must be"));
     }
 
     #[test]

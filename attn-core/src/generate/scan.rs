@@ -66,6 +66,13 @@ impl<E> SequenceState for StateOfScan<E> {
         self.begun[sequence] = false;
     }
 
+    /// The states before are not kept.
+    fn shortest(&self, _: usize) -> usize {
+        usize::MAX
+    }
+
+    fn truncate(&mut self, _: usize, _: usize) {}
+
     fn elements(&self) -> usize {
         self.values.len() + self.given.len()
     }

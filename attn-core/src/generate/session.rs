@@ -22,6 +22,12 @@ pub trait Decoder<E: Element>: Send + Sync {
     /// Clears a sequence.
     fn reset(&mut self, sequence: usize);
 
+    /// The fewest tokens, but for none, that a sequence can be cut to. Beyond its length if it cannot be cut.
+    fn shortest(&self, sequence: usize) -> usize;
+
+    /// Cuts a sequence to so many tokens.
+    fn truncate(&mut self, sequence: usize, len: usize);
+
     /// The number of elements that the caches have allocated.
     fn elements(&self) -> usize;
 
@@ -34,6 +40,12 @@ pub trait SequenceState {
     /// Clears a sequence.
     fn reset(&mut self, sequence: usize);
 
+    /// The fewest tokens, but for none, that a sequence can be cut to, or `usize::MAX` if it cannot be cut.
+    fn shortest(&self, sequence: usize) -> usize;
+
+    /// Cuts a sequence to so many tokens, not fewer than [`shortest`](Self::shortest).
+    fn truncate(&mut self, sequence: usize, len: usize);
+
     /// The number of elements that are allocated.
     fn elements(&self) -> usize;
 }
@@ -42,6 +54,16 @@ pub trait SequenceState {
 impl<P: SequenceState> SequenceState for Vec<P> {
     fn reset(&mut self, sequence: usize) {
         self.iter_mut().for_each(|past| past.reset(sequence));
+    }
+
+    fn shortest(&self, sequence: usize) -> usize {
+        let each = self.iter().map(|past| past.shortest(sequence));
+        each.max().unwrap_or(0)
+    }
+
+    fn truncate(&mut self, sequence: usize, len: usize) {
+        self.iter_mut()
+            .for_each(|past| past.truncate(sequence, len));
     }
 
     fn elements(&self) -> usize {
@@ -74,6 +96,14 @@ where
         self.past.reset(sequence);
     }
 
+    fn shortest(&self, sequence: usize) -> usize {
+        self.past.shortest(sequence)
+    }
+
+    fn truncate(&mut self, sequence: usize, len: usize) {
+        self.past.truncate(sequence, len);
+    }
+
     fn elements(&self) -> usize {
         self.past.elements()
     }
@@ -100,6 +130,8 @@ pub struct Sessions<E: Element> {
     lens: Vec<usize>,
     /// The results of the last token of each sequence.
     last: Array<E>,
+    /// Whether a sequence was cut, so that these are not known.
+    cut: Vec<bool>,
     new: NewTokens,
 }
 
@@ -116,6 +148,7 @@ impl<E: Element> Sessions<E> {
             room,
             vocabulary,
             lens: vec![0; room.sequences],
+            cut: vec![false; room.sequences],
             last: Array::zeros(room.sequences, [width]),
             new: NewTokens::default(),
         }
@@ -146,9 +179,8 @@ impl<E: Element> Sessions<E> {
     /// # Errors
     /// [`SessionError`]. Then no sequence has changed.
     pub fn step(&mut self, tokens: &[usize]) -> Result<Matrix<'_, E>, SessionError> {
-        self.advance(tokens.len(), |sequence| {
-            std::slice::from_ref(&tokens[sequence])
-        })
+        let of = |sequence| std::slice::from_ref(&tokens[sequence]);
+        self.advance(tokens.len(), of, |_, _| ())
     }
 
     /// Continues every sequence by any number of tokens. Returns the results of the last token of each, `[sequences, width]`.
@@ -156,13 +188,15 @@ impl<E: Element> Sessions<E> {
     /// # Errors
     /// [`SessionError`]. Then no sequence has changed.
     pub fn prefill(&mut self, tokens: &[&[usize]]) -> Result<Matrix<'_, E>, SessionError> {
-        self.advance(tokens.len(), |sequence| tokens[sequence])
+        self.advance(tokens.len(), |sequence| tokens[sequence], |_, _| ())
     }
 
+    /// `each(sequence, results)` gets the results of the new tokens, `[tokens, width]`, in their order.
     fn advance<'t>(
         &mut self,
         given: usize,
         tokens: impl Fn(usize) -> &'t [usize],
+        mut each: impl FnMut(usize, Matrix<'_, E>),
     ) -> Result<Matrix<'_, E>, SessionError> {
         self.check(given, &tokens)?;
         let longest = (0..given).map(|sequence| tokens(sequence).len()).max();
@@ -175,9 +209,10 @@ impl<E: Element> Sessions<E> {
                     self.new
                         .push(sequence, self.lens[sequence], &tokens[some.clone()]);
                     self.lens[sequence] += some.len();
+                    self.cut[sequence] = false;
                 }
             }
-            self.decode();
+            self.decode(&mut each);
         }
         Ok(self.last.view())
     }
@@ -200,6 +235,9 @@ impl<E: Element> Sessions<E> {
             if len == 0 && tokens.is_empty() {
                 return Err(SessionError::Empty { sequence });
             }
+            if self.cut[sequence] && tokens.is_empty() {
+                return Err(SessionError::Cut { sequence, len });
+            }
             if tokens.len() > capacity - len {
                 return Err(SessionError::Full {
                     sequence,
@@ -221,7 +259,7 @@ impl<E: Element> Sessions<E> {
         Ok(())
     }
 
-    fn decode(&mut self) {
+    fn decode(&mut self, each: &mut impl FnMut(usize, Matrix<'_, E>)) {
         let new = &self.new;
         let decoder = &mut self.decoder;
         let width = self.last.view().cols();
@@ -229,6 +267,7 @@ impl<E: Element> Sessions<E> {
         // A token is worth more than one thread, for any model.
         on_pool(|| decoder.decode(new, &mut results));
         for span in new.spans() {
+            each(span.sequence, results.view().some_rows(span.rows.clone()));
             let row = results.view().row(span.rows.end - 1);
             self.last
                 .view_mut()
@@ -237,7 +276,7 @@ impl<E: Element> Sessions<E> {
         }
     }
 
-    /// The results of the last token of each sequence, `[sequences, width]`, or zeros if it is empty.
+    /// The results of the last token of each sequence, `[sequences, width]`, or zeros if it is empty, or was cut.
     pub fn results(&self) -> Matrix<'_, E> {
         self.last.view()
     }
@@ -264,7 +303,41 @@ impl<E: Element> Sessions<E> {
     pub fn reset(&mut self, sequence: usize) {
         self.decoder.reset(sequence);
         self.lens[sequence] = 0;
+        self.cut[sequence] = false;
         self.last.view_mut().row_mut(sequence).fill(E::zero());
+    }
+
+    /// Cuts a sequence to its first `len` tokens: [`Session::truncate`].
+    ///
+    /// # Errors
+    /// [`SessionError::Truncate`]. Then the sequence has not changed.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    #[doc(alias("crop", "rollback"))]
+    pub fn truncate(&mut self, sequence: usize, len: usize) -> Result<(), SessionError> {
+        let tokens = self.lens[sequence];
+        if len == tokens {
+            return Ok(());
+        }
+        if len == 0 {
+            self.reset(sequence);
+            return Ok(());
+        }
+        let shortest = self.decoder.shortest(sequence);
+        if len > tokens || len < shortest {
+            return Err(SessionError::Truncate {
+                sequence,
+                tokens,
+                len,
+                shortest: shortest.min(tokens),
+            });
+        }
+        self.decoder.truncate(sequence, len);
+        self.lens[sequence] = len;
+        self.cut[sequence] = true;
+        self.last.view_mut().row_mut(sequence).fill(E::zero());
+        Ok(())
     }
 
     /// An independent copy. Both share the weights.
@@ -300,6 +373,7 @@ impl<E: Element> Sessions<E> {
             room: self.room,
             vocabulary: self.vocabulary,
             lens: self.lens.clone(),
+            cut: self.cut.clone(),
             last: self.last.copy(),
             new: NewTokens::default(),
         })
@@ -312,20 +386,27 @@ fn bytes_of<E: Element>(sequences: usize, width: usize) -> Option<usize> {
         .checked_mul(width)
         .and_then(Buffer::<E>::allocation_len)
         .and_then(|taken| taken.checked_mul(size_of::<E>()));
-    let lens = sequences.checked_mul(size_of::<usize>());
+    let lens = sequences.checked_mul(size_of::<usize>() + size_of::<bool>());
     results?.checked_add(lens?)
 }
 
 /// One sequence that a model continues token by token: [`Sessions`] of one.
 #[doc(alias("kv_cache", "past_key_values", "use_cache"))]
-pub struct Session<E: Element>(Sessions<E>);
+pub struct Session<E: Element> {
+    sessions: Sessions<E>,
+    /// The results of the last call that asked for those of all tokens.
+    all: Vec<E>,
+}
 
 impl<E: Element> From<Sessions<E>> for Session<E> {
     /// # Panics
     /// If there is not one sequence.
     fn from(sessions: Sessions<E>) -> Self {
         assert_eq!(sessions.lens.len(), 1, "a session is of one sequence");
-        Self(sessions)
+        Self {
+            sessions,
+            all: Vec::new(),
+        }
     }
 }
 
@@ -343,17 +424,58 @@ impl<E: Element> Session<E> {
     /// # Errors
     /// [`SessionError`]. Then the sequence has not changed.
     pub fn prefill(&mut self, tokens: &[usize]) -> Result<&[E], SessionError> {
-        Ok(self.0.prefill(&[tokens])?.row(0))
+        Ok(self.sessions.prefill(&[tokens])?.row(0))
     }
 
-    /// The results of the last token, or zeros if there is none.
+    /// The same with the results of every new token, `[tokens, width]`: what each says of the next one. The session keeps memory for as many
+    /// rows.
+    ///
+    /// ```
+    /// use attn::{generate::Choice, prelude::*};
+    ///
+    /// model! {
+    ///     struct Gpt<vocab = 65, d_model = 16>;
+    ///
+    ///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+    ///         let x = embedding::<vocab, d_model>(tokens);
+    ///         linear::<vocab>(x + attention::<heads = 2, mask = causal>(layer_norm(x)))
+    ///     }
+    /// }
+    ///
+    /// let model = AutoDevice::default().build_module::<Gpt, f32>();
+    /// let mut session = model.session(20)?;
+    /// let text = [3, 1, 4, 1, 5];
+    /// let logits = session.prefill_all(&text)?;
+    /// let mut log_probability = 0.0;
+    /// for (place, token) in text[1..].iter().enumerate() {
+    ///     log_probability += Choice::new(*token, logits.row(place), 0)?.log_probability;
+    /// }
+    /// assert!(log_probability < 0.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// `transformers`: `model(tokens, past_key_values=cache).logits`; vLLM: `prompt_logprobs`.
+    ///
+    /// # Errors
+    /// [`SessionError`]. Then the sequence has not changed.
+    #[doc(alias("prompt_logprobs", "echo"))]
+    pub fn prefill_all(&mut self, tokens: &[usize]) -> Result<Matrix<'_, E>, SessionError> {
+        let all = &mut self.all;
+        all.clear();
+        let last = self
+            .sessions
+            .advance(1, |_| tokens, |_, rows| all.extend(rows.values()))?;
+        Ok(Matrix::new(all, tokens.len(), last.cols()))
+    }
+
+    /// The results of the last token, or zeros if there is none, or if it was [cut](Self::truncate) off.
     pub fn results(&self) -> &[E] {
-        self.0.results().row(0)
+        self.sessions.results().row(0)
     }
 
     /// The number of tokens.
     pub fn len(&self) -> usize {
-        self.0.lens()[0]
+        self.sessions.lens()[0]
     }
 
     /// Whether there are no tokens.
@@ -363,17 +485,71 @@ impl<E: Element> Session<E> {
 
     /// The maximum number of tokens.
     pub fn capacity(&self) -> usize {
-        self.0.capacity()
+        self.sessions.capacity()
     }
 
     /// The bytes of the KV cache: [`Sessions::cache_bytes`].
     pub fn cache_bytes(&self) -> usize {
-        self.0.cache_bytes()
+        self.sessions.cache_bytes()
+    }
+
+    /// Cuts the sequence to its first `len` tokens: it goes on as if the later ones had never been there, with the same bits, unless a window
+    /// has evicted keys since, which changes the order of sums.
+    ///
+    /// The [`results`](Self::results) of its last token are not kept: the next call needs a token.
+    ///
+    /// A mask with a window evicts keys. The keys that are still there allow to take back 63 tokens that came one by one, and more if there
+    /// was no need to evict any; those of a call of `n` tokens allow to take back the call. A `scan` and a causal convolution have a state
+    /// that only goes on: such a session can be cut to 0 alone, and a [fork](Self::fork) keeps an earlier state.
+    ///
+    /// ```
+    /// use attn::prelude::*;
+    ///
+    /// model! {
+    ///     struct Gpt<vocab = 65, d_model = 16>;
+    ///
+    ///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+    ///         let x = embedding::<vocab, d_model>(tokens);
+    ///         linear::<vocab>(x + attention::<heads = 2, mask = causal>(layer_norm(x)))
+    ///     }
+    /// }
+    ///
+    /// let model = AutoDevice::default().build_module::<Gpt, f32>();
+    /// let mut session = model.session(20)?;
+    /// session.prefill(&[3, 1, 4])?;
+    /// let expected = session.step(1)?.to_vec();
+    /// session.prefill(&[9, 9])?;
+    /// session.truncate(3)?;
+    /// assert_eq!(session.step(1)?, expected);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// `transformers`: `past_key_values.crop(len)`.
+    ///
+    /// # Errors
+    /// [`SessionError::Truncate`] if there are fewer tokens, or if no longer all is kept that they need. Then the sequence has not changed.
+    #[doc(alias("crop", "rollback"))]
+    pub fn truncate(&mut self, len: usize) -> Result<(), SessionError> {
+        self.sessions.truncate(0, len)
+    }
+
+    /// An error if there are tokens that cannot be taken back.
+    pub(super) fn can_go_back(&self) -> Result<(), SessionError> {
+        let tokens = self.len();
+        match self.sessions.decoder.shortest(0) <= tokens {
+            true => Ok(()),
+            false => Err(SessionError::Truncate {
+                sequence: 0,
+                tokens,
+                len: tokens.saturating_sub(1),
+                shortest: tokens,
+            }),
+        }
     }
 
     /// Clears the sequence.
     pub fn reset(&mut self) {
-        self.0.reset(0);
+        self.sessions.reset(0);
     }
 
     /// An independent copy. Both share the weights.
@@ -381,7 +557,7 @@ impl<E: Element> Session<E> {
     /// # Panics
     /// If there is no memory for it: [`try_fork`](Self::try_fork).
     pub fn fork(&self) -> Self {
-        Self(self.0.fork())
+        self.sessions.fork().into()
     }
 
     /// An independent copy. Both share the weights.
@@ -389,6 +565,6 @@ impl<E: Element> Session<E> {
     /// # Errors
     /// [`SessionError::TooLarge`] if there is no memory for it.
     pub fn try_fork(&self) -> Result<Self, SessionError> {
-        Ok(Self(self.0.try_fork()?))
+        Ok(self.sessions.try_fork()?.into())
     }
 }

@@ -3,8 +3,8 @@
 use dfdx::tensor::CpuError;
 
 use super::{
-    Beam, BeamSearch, Capacity, Decoder, GenerateError, NewTokens, Sampling, SamplingError,
-    Session, SessionError, Sessions,
+    Acceptance, Beam, BeamSearch, Capacity, Decoder, GenerateError, NewTokens, Sampling,
+    SamplingError, Session, SessionError, Sessions,
 };
 use crate::{Error, fused::Array};
 
@@ -29,6 +29,12 @@ impl Decoder<f64> for Table {
     }
 
     fn reset(&mut self, _: usize) {}
+
+    fn shortest(&self, _: usize) -> usize {
+        0
+    }
+
+    fn truncate(&mut self, _: usize, _: usize) {}
 
     fn elements(&self) -> usize {
         0
@@ -56,6 +62,12 @@ impl Decoder<f64> for Remembering {
     }
 
     fn reset(&mut self, _: usize) {}
+
+    fn shortest(&self, _: usize) -> usize {
+        0
+    }
+
+    fn truncate(&mut self, _: usize, _: usize) {}
 
     fn elements(&self) -> usize {
         self.0
@@ -174,16 +186,23 @@ fn likeliest_after(context: &[usize]) -> usize {
 
 impl Decoder<f64> for Context {
     fn decode(&mut self, new: &NewTokens, results: &mut Array<f64>) {
-        for &id in new.ids() {
-            self.0.push(id);
-        }
         results.as_mut_slice().fill(0.0);
-        let last = results.as_mut_slice().len() - TOKENS;
-        results.as_mut_slice()[last + likeliest_after(&self.0)] = 1.0;
+        for (row, &id) in new.ids().iter().enumerate() {
+            self.0.push(id);
+            results.view_mut().row_mut(row)[likeliest_after(&self.0)] = 1.0;
+        }
     }
 
     fn reset(&mut self, _: usize) {
         self.0.clear();
+    }
+
+    fn shortest(&self, _: usize) -> usize {
+        0
+    }
+
+    fn truncate(&mut self, _: usize, len: usize) {
+        self.0.truncate(len);
     }
 
     fn elements(&self) -> usize {
@@ -258,6 +277,23 @@ fn a_session_writes_text_up_to_a_number_of_tokens_or_to_a_text() {
     // Held back, and a part of the text after all.
     assert_eq!(written(3, "a a b"), ["a a"]);
     assert_eq!(written(9, " a"), ["a"]);
+    let mut until = |stops: &[&str], tokens: &[usize]| {
+        session.reset();
+        let text = session.write(&vocabulary, "c", greedy()).unwrap();
+        let text = text.tokens(7).until_any(stops).until_token(tokens);
+        text.map(Result::unwrap).collect::<String>()
+    };
+    // Over several tokens, and the one that is complete first.
+    assert_eq!(until(&["a a a", " a "], &[]), "a");
+    assert_eq!(until(&["b", ""], &[]), "a a a a");
+    assert_eq!(until(&["b"], &[0]), "a");
+    // Without the space there is "a" alone.
+    session.reset();
+    let text = session.write(&vocabulary, "c", greedy()).unwrap();
+    let text = text
+        .tokens(3)
+        .constrain(|_, logits| logits[0] = f64::NEG_INFINITY);
+    assert_eq!(text.map(Result::unwrap).collect::<String>(), "aba");
     // There are only two tokens: 3 is not one of them.
     let few = crate::text::Vocabulary::characters("ab").unwrap();
     session.reset();
@@ -280,6 +316,61 @@ fn the_repetition_penalty_applies_from_the_prompt_on() {
 }
 
 #[test]
+fn choices_have_the_log_probabilities_of_the_model() {
+    let mut session = session(TABLE, 20);
+    let sampling = Sampling {
+        temperature: 3.0,
+        top_k: Some(3),
+        repetition_penalty: 1.7,
+        seed: 5,
+        ..Sampling::default()
+    };
+    let tokens = session.generate(&[3], sampling.clone(), &[]).unwrap();
+    let tokens: Vec<usize> = tokens.take(12).collect::<Result<_, _>>().unwrap();
+    session.reset();
+    let choices = session.generate(&[3], sampling, &[]).unwrap();
+    let choices = choices.log_probabilities(2).take(12);
+    let choices: Vec<_> = choices.collect::<Result<_, _>>().unwrap();
+    let mut sum = 0.0;
+    for (place, choice) in choices.iter().enumerate() {
+        assert_eq!(choice.token, tokens[place]);
+        sum += choice.log_probability;
+        assert!((sum - log_probability(3, &tokens[..=place])).abs() < 1e-12);
+        let before = *[3].iter().chain(&tokens).nth(place).unwrap();
+        let mut of_all: Vec<f64> = (0..TOKENS)
+            .map(|token| log_probability(before, &[token]))
+            .collect();
+        of_all.sort_by(|a, b| b.total_cmp(a));
+        let top: Vec<f64> = choice.top.iter().map(|(_, p)| *p).collect();
+        assert!(top.iter().zip(&of_all).all(|(p, q)| (p - q).abs() < 1e-12));
+        assert_eq!(top.len(), 2);
+    }
+}
+
+#[test]
+fn constraints_see_the_tokens_from_the_prompt_on() {
+    let mut session = session(TABLE, 10);
+    let mut seen = Vec::new();
+    let tokens = session.generate(&[3], greedy(), &[]).unwrap();
+    let tokens = tokens.constrain(|tokens, logits| {
+        seen.push(tokens.to_vec());
+        logits[1] = f64::NEG_INFINITY;
+    });
+    // Of the rows of the table without 1: 3 -> 0 -> 3.
+    let tokens = tokens.take(3).collect::<Result<Vec<_>, _>>();
+    assert_eq!(tokens.unwrap(), [0, 3, 0]);
+    assert_eq!(seen, [vec![3], vec![3, 0], vec![3, 0, 3]]);
+    session.reset();
+    let mut nothing = session
+        .generate(&[3], greedy(), &[])
+        .unwrap()
+        .constrain(|_, logits| logits.fill(f64::NEG_INFINITY));
+    let refused = GenerateError::Sampling(SamplingError::NoTokens);
+    assert_eq!(nothing.next(), Some(Err(refused)));
+    assert_eq!(nothing.next(), None);
+}
+
+#[test]
 fn results_that_are_not_finite_are_an_error() {
     let mut table = TABLE;
     table[1][2] = f64::NAN;
@@ -292,6 +383,288 @@ fn results_that_are_not_finite_are_an_error() {
         panic!("a token was chosen");
     };
     assert_eq!(tokens.next(), None);
+}
+
+/// A session of [`Context`], whose tokens depend on all that it has read, so a truncated or repeated token changes them.
+fn context(capacity: usize) -> Session<f64> {
+    let room = Capacity {
+        sequences: 1,
+        capacity,
+    };
+    Session::from(Sessions::new(Context::default(), room, TOKENS, TOKENS))
+}
+
+#[test]
+fn a_cut_session_goes_on_from_where_it_was_cut() {
+    let mut session = context(9);
+    session.prefill(&[3, 1, 2, 2]).unwrap();
+    session.truncate(4).unwrap();
+    // Nothing was cut, and the results are still there.
+    assert!(session.prefill(&[]).is_ok());
+    session.truncate(2).unwrap();
+    assert_eq!(session.len(), 2);
+    assert_eq!(session.results(), [0.0; TOKENS]);
+    let cut = SessionError::Cut {
+        sequence: 0,
+        len: 2,
+    };
+    let message = "sequence 0 is given no tokens, and was cut to 2: the results of the last one are not kept. Cut it to 1, and give it that token again";
+    assert_eq!(cut.to_string(), message);
+    assert_eq!(session.prefill(&[]).err(), Some(cut.clone()));
+    let refused = session.generate(&[], greedy(), &[]).err();
+    assert_eq!(refused, Some(GenerateError::Session(cut)));
+    assert_eq!(session.step(0).unwrap()[likeliest_after(&[3, 1, 0])], 1.0);
+    let refused = session.truncate(4).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "sequence 0 has 3 tokens, and cannot be cut to 4: it has no more"
+    );
+    session.truncate(0).unwrap();
+    let empty = SessionError::Empty { sequence: 0 };
+    assert_eq!(session.prefill(&[]).err(), Some(empty));
+}
+
+#[test]
+fn the_results_of_all_tokens_are_those_of_each() {
+    let mut session = session(TABLE, 300);
+    let tokens: Vec<usize> = (0..290).map(|i| i * i % TOKENS).collect();
+    session.step(1).unwrap();
+    let all = session.prefill_all(&tokens).unwrap();
+    assert_eq!((all.rows(), all.cols()), (290, TOKENS));
+    for (row, token) in tokens.iter().enumerate() {
+        assert_eq!(all.row(row), TABLE[*token]);
+    }
+    assert_eq!(session.results(), TABLE[tokens[289]]);
+    assert_eq!(session.prefill_all(&[]).unwrap().rows(), 0);
+    assert_eq!(session.len(), 291);
+}
+
+/// The tokens of a target with a draft, and what the draft was worth.
+fn with_draft(
+    [target, draft]: [&mut Session<f64>; 2],
+    k: usize,
+    sampling: &Sampling,
+    count: usize,
+) -> (Vec<usize>, Acceptance) {
+    let mut tokens = target
+        .generate_with_draft(draft, k, &[3], sampling.clone(), &[])
+        .unwrap();
+    let all = tokens.by_ref().take(count).collect::<Result<_, _>>();
+    (all.unwrap(), tokens.acceptance())
+}
+
+#[test]
+fn greedy_tokens_are_those_of_the_target_whatever_the_draft() {
+    // The draft knows a part of the text alone, and is wrong most of the time.
+    for k in 1..6 {
+        for room in [40, 20, 5] {
+            for count in [0, 1, 2, 3, 7, 18] {
+                let [mut alone, mut target, mut draft] = [40, 40, room].map(context);
+                let tokens = alone.generate(&[3], greedy(), &[]).unwrap();
+                let tokens: Vec<usize> = tokens.take(count).collect::<Result<_, _>>().unwrap();
+                draft.prefill(&[2, 2]).unwrap();
+                let (found, _) = with_draft([&mut target, &mut draft], k, &greedy(), count);
+                assert_eq!(found, tokens, "{k} {room} {count}");
+                // It has read as many as without a draft, and goes on in the same way.
+                assert_eq!(target.len(), alone.len().max(1));
+                let last = tokens.last().copied().unwrap_or(0);
+                assert_eq!(target.step(last), alone.step(last));
+                assert!(draft.len() <= target.len() + 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_draft_that_equals_the_target_is_always_right() {
+    for sampling in [greedy(), Sampling::default()] {
+        let mut sessions = [40, 40].map(|capacity| session(TABLE, capacity));
+        let [target, draft] = sessions.each_mut();
+        let (tokens, acceptance) = with_draft([target, draft], 4, &sampling, 16);
+        assert_eq!(tokens.len(), 16);
+        assert_eq!(acceptance.rate(), 1.0);
+        // The first token needs no round, and a round is five.
+        assert_eq!((acceptance.rounds, acceptance.drafted), (3, 12));
+    }
+}
+
+#[test]
+fn tokens_up_to_the_capacity_need_no_more() {
+    for k in [1, 3, 9] {
+        let mut sessions = [7, 7].map(context);
+        let [target, draft] = sessions.each_mut();
+        let mut tokens = target
+            .generate_with_draft(draft, k, &[3], greedy(), &[])
+            .unwrap();
+        let found: Vec<_> = tokens.by_ref().collect();
+        drop(tokens);
+        let mut alone = context(7);
+        let expected: Vec<_> = alone.generate(&[3], greedy(), &[]).unwrap().collect();
+        assert_eq!(found, expected);
+        assert!(matches!(
+            found[7],
+            Err(GenerateError::Session(SessionError::Full { .. }))
+        ));
+    }
+}
+
+#[test]
+fn a_stop_token_ends_what_was_accepted() {
+    for k in 1..5 {
+        let mut sessions = [30, 30].map(|capacity| session(TABLE, capacity));
+        let [target, draft] = sessions.each_mut();
+        let tokens = target
+            .generate_with_draft(draft, k, &[3], greedy(), &[0])
+            .unwrap();
+        // 3 -> 1 -> 0 -> 1
+        assert_eq!(tokens.collect::<Result<Vec<_>, _>>().unwrap(), [1]);
+        assert_eq!(target.len(), 2);
+    }
+}
+
+#[test]
+fn sampled_tokens_are_distributed_as_those_of_the_target() {
+    let mut other = TABLE;
+    other.rotate_left(1);
+    other[2] = [0.0, -3.0, 2.0, 0.5];
+    let sampling = Sampling {
+        temperature: 0.8,
+        top_k: Some(3),
+        ..Sampling::default()
+    };
+    let odds = |before: usize| {
+        let weights = TABLE[before].map(|x| (x / 0.8).exp());
+        let least = weights.iter().copied().fold(f64::INFINITY, f64::min);
+        let weights = weights.map(|w| if w == least { 0.0 } else { w });
+        let sum: f64 = weights.iter().sum();
+        weights.map(|w| w / sum)
+    };
+    let n = 20_000;
+    let mut sessions = [TABLE, other].map(|table| session(table, n + 10));
+    let [target, draft] = sessions.each_mut();
+    let (tokens, acceptance) = with_draft([target, draft], 3, &sampling, n);
+    assert!((0.2..0.9).contains(&acceptance.rate()), "{acceptance:?}");
+    // Tokens depend on the one before: pairs are independent choices, each of its row.
+    let mut pairs = [[0.0; TOKENS]; TOKENS];
+    for pair in tokens.windows(2) {
+        pairs[pair[0]][pair[1]] += 1.0;
+    }
+    for (before, counts) in pairs.iter().enumerate() {
+        let sum: f64 = counts.iter().sum();
+        assert!(sum > 500.0, "{before}: {sum}");
+        for (count, p) in counts.iter().zip(odds(before)) {
+            // Five standard deviations of a mean of so many.
+            let most = 5.0 * (p * (1.0 - p) / sum).sqrt();
+            assert!(
+                (count / sum - p).abs() <= most,
+                "{before}: {} is not {p}",
+                count / sum
+            );
+        }
+    }
+}
+
+/// A model of a state that only goes on.
+struct OnlyOn;
+
+impl Decoder<f64> for OnlyOn {
+    fn decode(&mut self, _: &NewTokens, results: &mut Array<f64>) {
+        results.as_mut_slice().fill(0.0);
+    }
+
+    fn reset(&mut self, _: usize) {}
+
+    fn shortest(&self, _: usize) -> usize {
+        usize::MAX
+    }
+
+    fn truncate(&mut self, _: usize, _: usize) {
+        unreachable!("it is not possible")
+    }
+
+    fn elements(&self) -> usize {
+        0
+    }
+
+    fn fork(&self) -> Box<dyn Decoder<f64>> {
+        Box::new(Self)
+    }
+}
+
+#[test]
+fn drafts_that_do_not_fit_are_refused() {
+    let room = Capacity {
+        sequences: 1,
+        capacity: 9,
+    };
+    let mut target = session(TABLE, 9);
+    let mut refused = |draft: &mut Session<f64>, k| {
+        target.reset();
+        let tokens = target.generate_with_draft(draft, k, &[1, 2], greedy(), &[]);
+        tokens.err().unwrap().to_string()
+    };
+    let message = "`k` is 0, but must be 1 or more";
+    assert_eq!(refused(&mut session(TABLE, 9), 0), message);
+    let mut narrow = Session::from(Sessions::new(Remembering(0), room, TOKENS, 3));
+    let message =
+        "the draft has results for 3 tokens, and the model for 4: both need the same vocabulary";
+    assert_eq!(refused(&mut narrow, 2), message);
+    let mut only_on = Session::from(Sessions::new(OnlyOn, room, TOKENS, TOKENS));
+    let message = "sequence 0 has 2 tokens, and cannot be cut to 1: a scan or a convolution keeps its last state alone. Only 0 tokens are possible; a fork from before can go on";
+    assert_eq!(refused(&mut only_on, 2), message);
+    assert_eq!(only_on.truncate(1).unwrap_err().to_string(), message);
+    only_on.truncate(0).unwrap();
+    assert!(only_on.is_empty());
+}
+
+#[test]
+fn prompts_of_different_lengths_are_continued_as_alone() {
+    let prompts: [&[usize]; 4] = [&[3, 1, 2], &[0], &[1, 1, 0, 2, 3], &[0]];
+    for stop in [&[][..], &[2], &[3, 0]] {
+        let sampling = Sampling {
+            seed: u64::MAX,
+            repetition_penalty: 1.3,
+            ..Sampling::default()
+        };
+        let room = Capacity {
+            sequences: 4,
+            capacity: 20,
+        };
+        let mut sessions = Sessions::new(Table(TABLE), room, TOKENS, TOKENS);
+        let batch = sessions.generate(&prompts, sampling.clone(), stop).unwrap();
+        let found = batch.continuations(9).unwrap();
+        for (sequence, prompt) in prompts.iter().enumerate() {
+            let seed = sampling.seed.wrapping_add(sequence as u64);
+            let sampling = Sampling {
+                seed,
+                ..sampling.clone()
+            };
+            let mut alone = session(TABLE, 20);
+            let expected = alone.generate(prompt, sampling, stop).unwrap().take(9);
+            let expected: Vec<usize> = expected.collect::<Result<_, _>>().unwrap();
+            assert_eq!(found[sequence], expected, "{sequence} up to {stop:?}");
+        }
+        assert_ne!(found[1], found[3]);
+    }
+}
+
+#[test]
+fn a_batch_ends_when_all_of_its_sequences_have() {
+    let room = Capacity {
+        sequences: 2,
+        capacity: 5,
+    };
+    let mut sessions = Sessions::new(Table(TABLE), room, TOKENS, TOKENS);
+    // 3 -> 1 -> 0 -> 1, and 0 -> 1.
+    let batch = sessions.generate(&[&[3], &[0, 2]], greedy(), &[0]).unwrap();
+    let rounds: Vec<_> = batch.map(Result::unwrap).collect();
+    assert_eq!(rounds, [[Some(1), Some(3)], [None, Some(1)]]);
+    let batch = sessions.generate(&[&[3]], greedy(), &[0]).err();
+    let refused = SessionError::Sequences {
+        given: 1,
+        sequences: 2,
+    };
+    assert_eq!(batch, Some(GenerateError::Session(refused)));
 }
 
 /// The log probability of a sequence of tokens.

@@ -1,6 +1,6 @@
 //! A stream of generated text.
 
-use super::{GenerateError, Generated, Sampling, Session};
+use super::{GenerateError, Generated, Sampling, Session, Unconstrained};
 use crate::{
     Element,
     text::{Decoder, StopText, Vocabulary},
@@ -8,7 +8,7 @@ use crate::{
 
 impl<E: Element> Session<E> {
     /// Continues the sequence by a prompt, and writes on: an iterator of pieces of text. It has no end, [not even at the
-    /// capacity](Self::generate_endless), unless [`tokens`](Written::tokens) or [`until`](Written::until) give it one.
+    /// capacity](Self::generate_endless), unless [`tokens`](Written::tokens), [`until`](Written::until) or [`until_token`](Written::until_token) give it one.
     ///
     /// Tokens that are not in the vocabulary are excluded.
     ///
@@ -59,8 +59,8 @@ impl<E: Element> Session<E> {
 }
 
 /// An iterator of pieces of text, none of which is empty: [`Session::write`].
-pub struct Written<'s, E: Element> {
-    tokens: Generated<'s, E>,
+pub struct Written<'s, E: Element, C = Unconstrained> {
+    tokens: Generated<'s, E, C>,
     /// The number of tokens that may come.
     left: usize,
     decoder: Decoder<'s>,
@@ -68,7 +68,7 @@ pub struct Written<'s, E: Element> {
     ended: bool,
 }
 
-impl<E: Element> Written<'_, E> {
+impl<'s, E: Element, C> Written<'s, E, C> {
     /// Ends after so many tokens.
     #[doc(alias = "max_new_tokens")]
     pub fn tokens(mut self, count: usize) -> Self {
@@ -78,11 +78,41 @@ impl<E: Element> Written<'_, E> {
 
     /// Ends before this text. What may begin it is [held back](StopText).
     #[doc(alias = "stop_strings")]
-    pub fn until(mut self, stop: &str) -> Self {
-        self.stop = StopText::new(stop);
+    pub fn until(self, stop: &str) -> Self {
+        self.until_any(&[stop])
+    }
+
+    /// Ends before any of these texts, wherever tokens begin and end in it: before the one that is [complete first](StopText).
+    #[doc(alias("stop_strings", "stop"))]
+    pub fn until_any(mut self, stops: &[&str]) -> Self {
+        self.stop = StopText::any(stops.iter().copied());
         self
     }
 
+    /// Ends before any of these tokens.
+    #[doc(alias("eos_token_id", "stop_token_ids"))]
+    pub fn until_token(mut self, stop: &'s [usize]) -> Self {
+        self.tokens.stop = stop;
+        self
+    }
+
+    /// Chooses tokens under a constraint: [`Generated::constrain`].
+    #[doc(alias("logits_processor", "prefix_allowed_tokens_fn"))]
+    pub fn constrain<N>(self, constraint: N) -> Written<'s, E, N>
+    where
+        N: FnMut(&[usize], &mut [f64]),
+    {
+        Written {
+            tokens: self.tokens.constrain(constraint),
+            left: self.left,
+            decoder: self.decoder,
+            stop: self.stop,
+            ended: self.ended,
+        }
+    }
+}
+
+impl<E: Element, C: FnMut(&[usize], &mut [f64])> Written<'_, E, C> {
     /// The text that the next token adds. `None` stands for all tokens.
     fn next_text(&mut self) -> Result<Option<String>, GenerateError> {
         if self.left == 0 {
@@ -101,7 +131,7 @@ impl<E: Element> Written<'_, E> {
     }
 }
 
-impl<E: Element> Iterator for Written<'_, E> {
+impl<E: Element, C: FnMut(&[usize], &mut [f64])> Iterator for Written<'_, E, C> {
     type Item = Result<String, GenerateError>;
 
     fn next(&mut self) -> Option<Self::Item> {

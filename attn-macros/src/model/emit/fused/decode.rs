@@ -79,6 +79,18 @@ impl ModelFrame<'_> {
                         #(p::SequenceState::reset(&mut self.#names, sequence);)*
                     }
 
+                    #[allow(unused_variables)]
+                    fn shortest(&self, sequence: usize) -> usize {
+                        let shortest = 0;
+                        #(let shortest = ::core::cmp::Ord::max(shortest, p::SequenceState::shortest(&self.#names, sequence));)*
+                        shortest
+                    }
+
+                    #[allow(unused_variables)]
+                    fn truncate(&mut self, sequence: usize, len: usize) {
+                        #(p::SequenceState::truncate(&mut self.#names, sequence, len);)*
+                    }
+
                     fn elements(&self) -> usize {
                         0 #(+ p::SequenceState::elements(&self.#names))*
                     }
