@@ -63,7 +63,7 @@ macro_rules! learned {
             .pairs()
             .take($steps)
         {
-            trainer.step(batch)?;
+            trainer.step(batch?)?;
         }
         println!("{}: {} parameters", stringify!($name), $name::PARAMS);
         trainer.model().session(LEN)?

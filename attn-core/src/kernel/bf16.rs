@@ -11,7 +11,8 @@ compiled! {
     Rounding:
 
     /// Rounds each `x + error` to bf16, to the nearest and to the even one of two, and keeps what is missing of the sum as the `error` (1-bit
-    /// SGD: Seide et al., 2014). Infinity and NaN stay what they are, and numbers beyond the largest one become infinite; their error is NaN.
+    /// SGD: Seide et al., 2014). Infinity and NaN stay what they are, and numbers beyond the largest one become infinite; their error is
+    /// not finite.
     ///
     /// An `f64` is rounded to `f32` before. The error is what is missing of both.
     ///

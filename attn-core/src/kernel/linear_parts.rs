@@ -22,16 +22,19 @@ compiled! {
     /// If the shapes do not fit.
     #[track_caller]
     pub fn forward<E>(x: Matrix<'_, E>, w: Matrix<'_, E>, bias: Option<&[E]>, y: Parts<'_, E>) {
-        let outputs = y.iter().map(MatrixMut::cols).sum::<usize>();
+        let width = w.rows() / y.len().max(1);
+        let fits = |y: &MatrixMut<'_, E>| y.rows() == x.rows() && y.cols() == width;
         assert!(
-            x.cols() == w.cols() && w.rows() == outputs && y.iter().all(|y| y.rows() == x.rows()),
+            x.cols() == w.cols()
+                && w.rows() == width * y.len()
+                && y.iter().all(fits)
+                && bias.is_none_or(|bias| bias.len() == w.rows()),
             "weights ({} x {}) map ({} x {}) to {y:?}",
             w.rows(),
             w.cols(),
             x.rows(),
             x.cols()
         );
-        let width = outputs / y.len().max(1);
         let parts = y.into_iter().enumerate().map(|(part, y)| (part * width, y));
         if x.rows() >= FEW_ROWS {
             return parts.for_each(|(first, y)| {
@@ -65,6 +68,11 @@ pub fn join_columns<E: super::Real, const N: usize>(
     mut to: MatrixMut<'_, E>,
 ) {
     let width = to.cols() / N;
+    let fits = |part: &Matrix<'_, E>| part.rows() == to.rows() && part.cols() == width;
+    assert!(
+        to.cols() == width * N && parts.iter().flatten().all(fits),
+        "{N} matrices of one width beside each other are {to:?}"
+    );
     for row in 0..to.rows() {
         for (part, to) in parts.iter().zip(to.row_mut(row).chunks_mut(width.max(1))) {
             match part {
