@@ -446,6 +446,7 @@ pub mod __private {
             },
             norm::Gain,
             parallel::run_pass,
+            row_shares::{RowShare, RowShares},
             rows::assign,
             strips::{Slot as StripSlot, strips},
         },

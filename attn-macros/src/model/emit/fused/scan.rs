@@ -13,9 +13,12 @@
 //! The derivative runs from the last step to the first, with a gradient of each state.
 
 mod backward;
+mod by_rows;
 mod forward;
 mod segments;
 mod session;
+
+use std::cell::OnceCell;
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -25,7 +28,7 @@ use crate::emit::ExecMode;
 use crate::emit::block::{self, Access, Frame, Gradients, hidden, product};
 use crate::emit::tracked_code::{self, TrackedCode};
 use crate::model::diff::GradTarget;
-use crate::model::graph::{Node, Scan, State, Step, ValueId};
+use crate::model::graph::{Node, Scan, Slice, State, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::{Axis, ValueKind};
 
@@ -38,6 +41,8 @@ pub(super) struct InStep<'a> {
     to: &'a [(ValueId, GradTarget)],
     /// Whether the step is computed again, for its derivative.
     again: bool,
+    /// Whether a thread takes some rows through all steps.
+    is_by_rows: OnceCell<bool>,
 }
 
 impl InStep<'_> {
@@ -61,9 +66,17 @@ impl InStep<'_> {
         }
         match self.scan.slices.iter().find(|of| of.slice == id) {
             Some(of) => {
-                let whole = self.outer.read(of.whole).slice;
                 let (step, each) = (self.step(), Self::each(frame, id));
-                let slice = quote!(p::step(#whole, #step, #each));
+                let slice = match frame.is_by_rows() {
+                    true => {
+                        let whole = self.outer.rows_of(of.whole);
+                        quote!(#whole.at(#step).as_slice())
+                    }
+                    false => {
+                        let whole = self.outer.read(of.whole).slice;
+                        quote!(p::step(#whole, #step, #each))
+                    }
+                };
                 let matrix = quote!(p::Matrix::new(#slice, #rows, #width));
                 Access { slice, matrix }
             }
@@ -74,19 +87,16 @@ impl InStep<'_> {
     pub(super) fn d_input(&self, frame: &ModelFrame<'_>, id: ValueId) -> TokenStream {
         if let Some(state) = self.scan.states.iter().find(|state| state.value == id) {
             let [_, before] = self.outer.d_state(state);
-            return quote!(p::GradTarget::array(&mut #before, p::WriteMode::Add));
+            return quote!(p::GradTarget::local(#before.as_mut_slice(), p::WriteMode::Add));
         }
         match self.scan.slices.iter().find(|of| of.slice == id) {
             Some(of) => {
                 let (step, each) = (self.step(), Self::each(frame, id));
-                let array = match self.outer.target_of(self.to, of.whole) {
-                    Some(GradTarget::Input(_)) | None => {
-                        let array = self.outer.d_steps(of.whole);
-                        quote!(#array)
-                    }
-                    Some(to) => self.outer.array_of(to),
+                let array = self.outer.d_slices(self.to, of.whole);
+                let numbers = match frame.is_by_rows() {
+                    true => quote!(#array.at_mut(#step).into_mut_slice()),
+                    false => quote!(p::step_mut(#array.as_mut_slice(), #step, #each)),
                 };
-                let numbers = quote!(p::step_mut(#array.as_mut_slice(), #step, #each));
                 quote!(p::GradTarget::local(#numbers, p::WriteMode::Add))
             }
             None => match self.outer.target_of(self.to, id) {
@@ -105,8 +115,12 @@ impl InStep<'_> {
         let id = scan.results[index];
         let [rows, width] = frame.extents(id);
         let slice = match scan.yields.get(index) {
+            Some(of) if frame.is_by_rows() => {
+                let (whole, step) = (self.memory_of_yield(of), self.step());
+                quote!(#whole.at_mut(#step).into_mut_slice())
+            }
             Some(of) if self.again => {
-                let unread = self.outer.unread(of.whole);
+                let unread = self.memory_of_yield(of);
                 quote!(#unread.as_mut_slice())
             }
             Some(of) => {
@@ -123,12 +137,24 @@ impl InStep<'_> {
         Access { slice, matrix }
     }
 
+    /// Where a result of all steps stands. One that is computed again has a place for one step.
+    fn memory_of_yield(&self, of: &Slice) -> Ident {
+        match self.again {
+            true => self.outer.unread(of.whole),
+            false => self.outer.value(of.whole),
+        }
+    }
+
     pub(super) fn d_result(&self, frame: &ModelFrame<'_>, index: usize, of: ValueId) -> Access {
         let scan = self.scan;
         let [rows, width] = frame.extents(of);
         let each = Self::each(frame, scan.results[index]);
         let step = self.step();
         let slice = match (scan.yields.get(index), self.d_results.get(index)) {
+            (Some(of), _) if frame.is_by_rows() => {
+                let all = self.outer.d_steps(of.whole);
+                quote!(#all.at(#step).as_slice())
+            }
             (Some(_), Some(Some(gradient))) => {
                 let whole = &gradient.slice;
                 quote!(p::step(#whole, #step, #each))
@@ -153,20 +179,31 @@ impl InStep<'_> {
         gradients: &Gradients,
     ) -> Option<TokenStream> {
         let place = frame.product_of_step(self.scan, node)?;
-        let weights = frame.weights(place);
         let all = self.outer.d_product(node);
         let (d_y, numbers) = (gradients.matrix(), gradients.slice());
         let d_x = gradients.targets();
         let step = self.step();
+        let input_backward = |d_y: &TokenStream| match frame.is_by_rows() {
+            true => {
+                let weights = self.outer.packed_backward(node);
+                quote!(p::packed_input_backward(&#weights, #d_y, #(&mut #d_x,)* gradients);)
+            }
+            false => {
+                let weights = frame.weights(place);
+                quote!(#weights.input_backward(#d_y, #(&mut #d_x,)* gradients);)
+            }
+        };
         if !node.others.is_empty() {
             let parts = gradients.parts();
+            let input_backward = input_backward(&quote!(#all.at(#step).view()));
             return Some(quote! {
                 p::join_columns([#(#parts),*], #all.at_mut(#step).view_mut());
-                #weights.input_backward(#all.at(#step).view(), #(&mut #d_x,)* gradients);
+                #input_backward
             });
         }
+        let input_backward = input_backward(d_y);
         Some(quote! {
-            #weights.input_backward(#d_y, #(&mut #d_x,)* gradients);
+            #input_backward
             #all.at_mut(#step).as_mut_slice().copy_from_slice(#numbers);
         })
     }
@@ -198,6 +235,7 @@ impl ModelFrame<'_> {
                 d_results,
                 to,
                 again: false,
+                is_by_rows: OnceCell::new(),
             },
             run,
         )
@@ -242,6 +280,12 @@ impl ModelFrame<'_> {
     /// The gradients of a value with steps in an array of its own.
     fn d_steps(&self, whole: ValueId) -> Ident {
         self.named(whole, |name| format!("d_all_{name}"))
+    }
+
+    /// The gradients of a sequence that the steps read.
+    fn d_slices(&self, to: &[(ValueId, GradTarget)], whole: ValueId) -> Ident {
+        let buffer = self.target_of(to, whole).and_then(|to| to.buffer());
+        buffer.map_or_else(|| self.d_steps(whole), |buffer| self.buffer(buffer))
     }
 
     /// A kept value of all steps.

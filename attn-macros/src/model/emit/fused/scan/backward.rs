@@ -131,7 +131,15 @@ impl ModelFrame<'_> {
             let all = self.kept_of_steps(scan);
             let ty = self.step_type(scan);
             let rev = (!scan.reverse).then(|| quote!(.rev()));
+            let is_by_rows = inner.is_by_rows();
+            if is_by_rows {
+                self.pack_backward(lines, scan, inner);
+            }
             lines.line(match fields.is_empty() {
+                true if is_by_rows => {
+                    let steps = quote!(for #step in (0..#count) #rev { #body });
+                    self.backward_by_rows(scan, inner, &count, &steps)
+                }
                 true => quote!(for #step in (0..#count) #rev { #body }),
                 false => quote! {
                     for (#step, round) in (0..#count) #rev.zip(#all.into_iter().rev()) {
