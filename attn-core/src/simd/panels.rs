@@ -260,22 +260,34 @@ fn write_whole<V: Vector, const R: usize, const N: usize>(
             &mut piece.row_mut(place.rows.start + $i)[columns.clone()]
         };
     }
+    // Loops, and no calls of `for_each`: the compiler may leave its closures as functions, in which it can't use the vectors.
     match initial {
-        Initial::Zero => (0..R).for_each(|i| write_row(&sums[i], row!(i), |sum, _| sum)),
-        Initial::Old => (0..R).for_each(|i| {
-            write_row(&sums[i], row!(i), |sum, old| V::load(old) + sum);
-        }),
-        Initial::OfRows(of) => (0..R).for_each(|i| {
-            let of = V::splat(of[place.rows.start + i]);
-            write_row(&sums[i], row!(i), |sum, _| of + sum);
-        }),
+        Initial::Zero => {
+            for i in 0..R {
+                write_row(&sums[i], row!(i), |sum, _| sum);
+            }
+        }
+        Initial::Old => {
+            for i in 0..R {
+                write_row(&sums[i], row!(i), |sum, old| V::load(old) + sum);
+            }
+        }
+        Initial::OfRows(of) => {
+            for i in 0..R {
+                let of = V::splat(of[place.rows.start + i]);
+                write_row(&sums[i], row!(i), |sum, _| of + sum);
+            }
+        }
         Initial::OfColumns(of) => {
             let of: [V; N] =
                 std::array::from_fn(|n| V::load(&of[place.columns.start + n * V::LANES..]));
-            (0..R).for_each(|i| {
-                let sums: [V; N] = std::array::from_fn(|n| of[n] + sums[i][n]);
+            for i in 0..R {
+                let mut sums = sums[i];
+                for n in 0..N {
+                    sums[n] = of[n] + sums[n];
+                }
                 write_row(&sums, row!(i), |sum, _| sum);
-            });
+            }
         }
     }
 }
@@ -286,7 +298,8 @@ fn write_row<V: Vector, const N: usize>(
     to: &mut [V::Element],
     value: impl Fn(V, &[V::Element]) -> V,
 ) {
-    for (n, to) in (0..N).zip(to.chunks_exact_mut(V::LANES)) {
+    for n in 0..N {
+        let to = &mut to[n * V::LANES..(n + 1) * V::LANES];
         value(sums[n], to).store(to);
     }
 }

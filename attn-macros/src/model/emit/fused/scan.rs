@@ -92,12 +92,16 @@ impl InStep<'_> {
         match self.scan.slices.iter().find(|of| of.slice == id) {
             Some(of) => {
                 let (step, each) = (self.step(), Self::each(frame, id));
-                let array = self.outer.d_slices(self.to, of.whole);
+                let array = self.outer.d_slices(self.scan, self.to, of.whole);
                 let numbers = match frame.is_by_rows() {
                     true => quote!(#array.at_mut(#step).into_mut_slice()),
                     false => quote!(p::step_mut(#array.as_mut_slice(), #step, #each)),
                 };
-                quote!(p::GradTarget::local(#numbers, p::WriteMode::Add))
+                let mode = match self.outer.target_of(self.to, of.whole) {
+                    Some(GradTarget::New(_)) => quote!(Overwrite),
+                    _ => quote!(Add),
+                };
+                quote!(p::GradTarget::local(#numbers, p::WriteMode::#mode))
             }
             None => match self.outer.target_of(self.to, id) {
                 Some(GradTarget::Input(id)) => self.outer.d_input(id),
@@ -283,9 +287,24 @@ impl ModelFrame<'_> {
     }
 
     /// The gradients of a sequence that the steps read.
-    fn d_slices(&self, to: &[(ValueId, GradTarget)], whole: ValueId) -> Ident {
-        let buffer = self.target_of(to, whole).and_then(|to| to.buffer());
+    fn d_slices(&self, scan: &Scan, to: &[(ValueId, GradTarget)], whole: ValueId) -> Ident {
+        let buffer = self
+            .target_of(to, whole)
+            .filter(|_| !self.is_apart(scan, to, whole))
+            .and_then(GradTarget::buffer);
         buffer.map_or_else(|| self.d_steps(whole), |buffer| self.buffer(buffer))
+    }
+
+    /// Whether the gradients of the slices of a value stand in an array of their own: the value is an input of the model, or the steps read it
+    /// as it is, too, and one operation may write both gradients.
+    fn is_apart(&self, scan: &Scan, to: &[(ValueId, GradTarget)], whole: ValueId) -> bool {
+        match self.target_of(to, whole).map(GradTarget::buffer) {
+            Some(Some(buffer)) => scan.wholes().any(|id| {
+                let to = self.target_of(to, id);
+                to.and_then(GradTarget::buffer) == Some(buffer)
+            }),
+            of_input => of_input.is_some(),
+        }
     }
 
     /// A kept value of all steps.
@@ -293,9 +312,15 @@ impl ModelFrame<'_> {
         self.named(id, |name| format!("{name}_all"))
     }
 
+    /// A value that is there behind this scan alone. Its results may be values from outside, which others return as well.
+    fn defined_first(&self, scan: &Scan) -> ValueId {
+        let defined = scan.defined();
+        defined.first().copied().unwrap_or(scan.results[0])
+    }
+
     /// What the steps keep beside floats.
     fn kept_of_steps(&self, scan: &Scan) -> Ident {
-        let id = scan.results[0];
+        let id = self.defined_first(scan);
         self.named(id, |name| format!("{name}_of_steps"))
     }
 
@@ -390,7 +415,7 @@ impl ModelFrame<'_> {
     /// The type of what a step keeps beside floats.
     fn step_type(&self, scan: &Scan) -> Ident {
         let module = self.model().module(scan.module);
-        let index = scan.results[0].0;
+        let index = self.defined_first(scan).0;
         format_ident!("___{}Step{index}", module.name)
     }
 

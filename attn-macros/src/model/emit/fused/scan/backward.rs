@@ -182,23 +182,19 @@ impl ModelFrame<'_> {
                 self.make(lines, &self.d_steps(of.whole), "zeros", of.slice);
             }
         }
-        for of in self.slices_of_inputs(scan, to) {
+        for of in self.slices_apart(scan, to) {
             self.make(lines, &self.d_steps(of), "zeros", of);
         }
     }
 
-    /// The inputs of the model that have the steps in front.
-    pub(super) fn slices_of_inputs(
+    /// The values whose slices have their gradients in arrays of their own.
+    pub(super) fn slices_apart(
         &self,
         scan: &Scan,
         to: &[(ValueId, GradTarget)],
     ) -> Vec<ValueId> {
         let wholes = scan.slices.iter().map(|of| of.whole);
-        let of_inputs = wholes.filter(|id| {
-            let to = self.target_of(to, *id);
-            matches!(to, Some(GradTarget::Input(_)))
-        });
-        of_inputs.collect()
+        wholes.filter(|id| self.is_apart(scan, to, *id)).collect()
     }
 
     pub(super) fn step_backward(
@@ -263,7 +259,7 @@ impl ModelFrame<'_> {
                 lines.drop(&self.d_steps(of.whole));
             }
         }
-        for id in self.slices_of_inputs(scan, to) {
+        for id in self.slices_apart(scan, to) {
             let name = self.d_steps(id);
             add(lines, id, &name);
             lines.drop(&name);

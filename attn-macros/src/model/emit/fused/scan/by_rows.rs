@@ -57,7 +57,8 @@ impl ModelFrame<'_> {
         let is_known = |step: &Step| match step {
             Step::Node(node) => match node.fusion() {
                 Fusion::Projection(_) => self.product_of_step(scan, node).is_some(),
-                Fusion::Elementwise(_) => true,
+                Fusion::Elementwise(_) | Fusion::Repeat(_) => true,
+                Fusion::Slice(axis, _) | Fusion::Concat(axis) => axis > 0,
                 _ => false,
             },
             Step::Repeat(_) | Step::Scan(_) => false,
@@ -219,7 +220,7 @@ impl ModelFrame<'_> {
             );
         }
         for of in &scan.slices {
-            let name = self.d_slices(step.to, of.whole);
+            let name = self.d_slices(scan, step.to, of.whole);
             let has_gradient = self.target_of(step.to, of.whole).is_some();
             if has_gradient && cuts.iter().all(|(other, _)| *other != name) {
                 cuts.push(self.cut_array(name, of.slice));

@@ -56,7 +56,7 @@ impl ModelFrame<'_> {
 
     /// The seeds of all steps.
     pub(super) fn seeds(&self, scan: &Scan) -> Ident {
-        self.named(scan.results[0], |name| format!("{name}_seeds"))
+        self.named(self.defined_first(scan), |name| format!("{name}_seeds"))
     }
 
     /// The memory of a result that is computed again and not read.
