@@ -199,7 +199,11 @@ fn overwritten_slices<O: Op + ?Sized>(block: Block<'_, O>, scan: &Scan<O>) -> Ve
     let slices = scan.slices.iter().filter(|of| {
         let mut read = operands.iter().map(|id| block.whole(*id));
         let is_alone = read.by_ref().filter(|id| *id == of.whole).count() == 1;
-        let count = body.lines.iter().map(|line| writes(line, of.slice)).sum::<usize>();
+        let count = body
+            .lines
+            .iter()
+            .map(|line| writes(line, of.slice))
+            .sum::<usize>();
         !is_nested && is_alone && count == 1
     });
     slices.map(|of| of.whole).collect()
@@ -264,9 +268,10 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             }
             let target = match self.is_input(value) {
                 true => GradTarget::Input(value),
-                false if overwritten.contains(&value)
-                    && self.is_whole(value)
-                    && !self.gradients.contains_key(&value.0) =>
+                false
+                    if overwritten.contains(&value)
+                        && self.is_whole(value)
+                        && !self.gradients.contains_key(&value.0) =>
                 {
                     let buffer = self.buffer(value);
                     lines.push(BackwardStep::Uninit(buffer));

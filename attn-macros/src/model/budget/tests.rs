@@ -180,9 +180,7 @@ impl Walk<'_> {
         match line {
             BackwardStep::Zeros(buffer)
             | BackwardStep::Uninit(buffer)
-            | BackwardStep::Copy { to: buffer, .. } => {
-                [of(*buffer), 0, 0]
-            }
+            | BackwardStep::Copy { to: buffer, .. } => [of(*buffer), 0, 0],
             BackwardStep::Free(buffer) => [0, 0, of(*buffer)],
             BackwardStep::Adjoint { node, to, .. } => {
                 let new = to.iter().map(|(_, to)| match to {

@@ -188,11 +188,7 @@ impl ModelFrame<'_> {
     }
 
     /// The values whose slices have their gradients in arrays of their own.
-    pub(super) fn slices_apart(
-        &self,
-        scan: &Scan,
-        to: &[(ValueId, GradTarget)],
-    ) -> Vec<ValueId> {
+    pub(super) fn slices_apart(&self, scan: &Scan, to: &[(ValueId, GradTarget)]) -> Vec<ValueId> {
         let wholes = scan.slices.iter().map(|of| of.whole);
         wholes.filter(|id| self.is_apart(scan, to, *id)).collect()
     }
