@@ -112,7 +112,7 @@ struct Share {
 /// Runs a share of work, which gives back all the memory that it takes, and returns the peak of the bytes of that. They are counted by
 /// [`at_once`]: how many shares run at a time depends on the threads, and their common peak on when each of them reaches its own.
 pub(crate) fn of_share(body: impl FnOnce()) -> usize {
-    /// A thread that waits in its share may run another one.
+    /// What is counted around the share.
     struct Outer(Option<Share>);
 
     impl Drop for Outer {
@@ -124,6 +124,11 @@ pub(crate) fn of_share(body: impl FnOnce()) -> usize {
     let _outer = Outer(SHARE.replace(Some(Share::default())));
     body();
     SHARE.get().map_or(0, |share| share.most)
+}
+
+/// Whether this thread runs a share of work.
+pub(crate) fn is_in_share() -> bool {
+    SHARE.get().is_some()
 }
 
 /// Counts bytes as if they had been there at once for a moment.

@@ -9,10 +9,7 @@ use super::arena::{Flat, Numbers};
 use super::{GradTarget, Gradients, Operation, Slot, VisitSlot, WantsGradient};
 use crate::{
     Backend, Element,
-    kernel::{
-        Buffer, Matrix, MatrixMut, linear, linear_parts, packed_linear::PackedWeights,
-        row_shares::RowShares,
-    },
+    kernel::{Buffer, Matrix, MatrixMut, linear, linear_parts, packed_linear::PackedWeights},
     simd::{Initial, WriteMode},
 };
 
@@ -309,16 +306,16 @@ pub struct PackedProjection<'a, E: Element> {
 
 impl<E: Element> Projection<E> {
     /// The map, packed.
-    pub fn pack(&self, shares: RowShares) -> PackedProjection<'_, E> {
+    pub fn pack(&self) -> PackedProjection<'_, E> {
         PackedProjection {
-            weights: PackedWeights::transposed(self.weight(), shares),
+            weights: PackedWeights::transposed(self.weight()),
             bias: self.bias.as_deref(),
         }
     }
 
     /// The derivative with respect to the input, packed.
-    pub fn pack_input_backward(&self, shares: RowShares) -> PackedWeights<E> {
-        PackedWeights::new(self.weight(), shares)
+    pub fn pack_input_backward(&self) -> PackedWeights<E> {
+        PackedWeights::new(self.weight())
     }
 }
 

@@ -8,7 +8,6 @@ use std::ops::Range;
 use super::compiled::compiled;
 use super::packed::{Pieces, STRIP, strips};
 use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
-use super::row_shares::RowShares;
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns};
@@ -19,32 +18,29 @@ pub struct PackedWeights<E: Pooled> {
     numbers: Buffer<E>,
     depth: usize,
     columns: usize,
-    /// Whether several threads multiply with it at a time, each some rows. Otherwise they share a product.
-    is_shared: bool,
 }
 
 impl<E: Pooled + PackedLinear<E>> PackedWeights<E> {
     /// The right side `Wᵀ` of `x Wᵀ`, for `w [out, in]`.
-    pub fn transposed(w: Matrix<'_, E>, shares: RowShares) -> Self {
-        let mut weights = Self::uninit(w.cols(), w.rows(), shares);
+    pub fn transposed(w: Matrix<'_, E>) -> Self {
+        let mut weights = Self::uninit(w.cols(), w.rows());
         pack_transposed(w, &mut weights.numbers);
         weights
     }
 
     /// The right side `W` of `dy W`, for `w [out, in]`.
-    pub fn new(w: Matrix<'_, E>, shares: RowShares) -> Self {
-        let mut weights = Self::uninit(w.rows(), w.cols(), shares);
+    pub fn new(w: Matrix<'_, E>) -> Self {
+        let mut weights = Self::uninit(w.rows(), w.cols());
         pack(w, &mut weights.numbers);
         weights
     }
 
-    fn uninit(depth: usize, columns: usize, shares: RowShares) -> Self {
+    fn uninit(depth: usize, columns: usize) -> Self {
         let width = panel_columns::<E>();
         Self {
             numbers: Buffer::uninit(columns.div_ceil(width) * width * depth),
             depth,
             columns,
-            is_shared: shares.are_several(),
         }
     }
 
@@ -69,10 +65,7 @@ impl<E: Pooled + PackedLinear<E>> PackedWeights<E> {
             x.cols()
         );
         let panels = Panels::new(&self.numbers, self.depth);
-        match self.is_shared {
-            true => multiply_alone(x, panels, initial, to),
-            false => multiply(x, panels, initial, to),
-        }
+        multiply(x, panels, initial, to);
     }
 }
 
@@ -94,23 +87,37 @@ compiled! {
         });
     }
 
-    /// `to = initial + x w` on the calling thread.
+    /// `to = initial + x w`, with strips of panels: at least one for each thread. With many rows, a strip stays in a cache while all are multiplied
+    /// with it.
     #[track_caller]
-    fn multiply_alone<E>(
+    fn multiply<E>(
         x: Matrix<'_, E>,
         w: Panels<'_, E>,
         initial: Initial<'_, E>,
         to: Pieces<'_, E>,
     ) {
-        in_strips(x, w, initial, to, 1);
-    }
-
-    /// The same on all threads.
-    #[track_caller]
-    fn multiply<E>(x: Matrix<'_, E>, w: Panels<'_, E>, initial: Initial<'_, E>, to: Pieces<'_, E>) {
+        let width = panel_columns::<E>();
         let columns = to.iter().map(MatrixMut::cols).sum::<usize>();
-        let is_small = x.rows() * x.cols() * columns <= FEW_MULTIPLICATIONS;
-        in_strips(x, w, initial, to, if is_small { 1 } else { threads() });
+        let panels = columns.div_ceil(width);
+        let threads = match x.rows() * x.cols() * columns <= FEW_MULTIPLICATIONS {
+            true => 1,
+            false => threads(),
+        };
+        let most = match x.rows() <= TILE_ROWS {
+            true => panels,
+            false => STRIP / (width * x.cols().max(1) * size_of::<E>()),
+        };
+        let count = panels.div_ceil(most.max(1)).next_multiple_of(threads);
+        if count <= 1 {
+            let mut to = to;
+            return multiply_panels(&mut to, initial, x, w);
+        }
+        let strips = strips(to, columns, width, count.min(panels).max(1));
+        for_each(strips, |(columns, mut to): (Range<usize>, Pieces<'_, E>)| {
+            let some = w.some(columns.start / width..columns.end.div_ceil(width));
+            let initial = initial.part(0..x.rows(), columns);
+            multiply_panels(&mut to, initial, x, some);
+        });
     }
 }
 
@@ -132,37 +139,6 @@ fn copy_to_panels<E: Pooled>(
     });
 }
 
-/// The columns in strips of panels: at least one for each thread, and with many rows each stays in a cache while all are multiplied with it.
-fn in_strips<E: Pooled>(
-    x: Matrix<'_, E>,
-    w: Panels<'_, E>,
-    initial: Initial<'_, E>,
-    mut to: Pieces<'_, E>,
-    threads: usize,
-) {
-    let width = panel_columns::<E>();
-    let columns = to.iter().map(MatrixMut::cols).sum::<usize>();
-    let panels = columns.div_ceil(width);
-    let most = match x.rows() <= TILE_ROWS {
-        true => panels,
-        false => STRIP / (width * x.cols().max(1) * size_of::<E>()),
-    };
-    let count = panels.div_ceil(most.max(1)).next_multiple_of(threads);
-    if count <= 1 {
-        return multiply_panels(&mut to, initial, x, w);
-    }
-    let strips = strips(to, columns, width, count.min(panels).max(1));
-    let multiply = |(columns, mut to): (Range<usize>, Pieces<'_, E>)| {
-        let some = w.some(columns.start / width..columns.end.div_ceil(width));
-        let initial = initial.part(0..x.rows(), columns);
-        multiply_panels(&mut to, initial, x, some);
-    };
-    match threads {
-        1 => strips.into_iter().for_each(multiply),
-        _ => for_each(strips, multiply),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,17 +151,16 @@ mod tests {
         [x, d_y]: [Matrix<'_, E>; 2],
         w: Matrix<'_, E>,
         bias: &[E],
-        shares: RowShares,
     ) -> [Vec<E>; 2] {
         let at = w.rows() / 3;
         let mut y = [at, w.rows() - at].map(|width| vec![E::ZERO; x.rows() * width]);
         let mut d_x = vec![E::of_f64(1.0); d_y.rows() * w.cols()];
         let pieces = y.iter_mut().zip([at, w.rows() - at]);
         let pieces = pieces.map(|(y, width)| MatrixMut::new(y, x.rows(), width));
-        let packed = PackedWeights::transposed(w, shares);
+        let packed = PackedWeights::transposed(w);
         packed.multiply(x, Initial::OfColumns(bias), pieces.collect());
         let to = MatrixMut::new(&mut d_x, d_y.rows(), w.cols());
-        let packed = PackedWeights::new(w, shares);
+        let packed = PackedWeights::new(w);
         packed.multiply(d_y, Initial::Old, [to].into_iter().collect());
         [y.concat(), d_x]
     }
@@ -219,8 +194,7 @@ mod tests {
                     Matrix::new(&d_y, rows, outputs),
                 ];
                 let weights = Matrix::new(&w, outputs, input);
-                let shares = RowShares::of(rows, 1);
-                let [y, d_x] = both(matrices, weights, &bias, shares);
+                let [y, d_x] = both(matrices, weights, &bias);
                 let [x, d_y, w, bias] = [&x, &d_y, &w, &bias].map(|numbers| wide(numbers));
                 let dot = |i: usize, o: usize| {
                     let terms = (0..input).map(|k| x[i * input + k] * w[o * input + k]);
@@ -252,14 +226,14 @@ mod tests {
                 [(rows * input, 1), (rows * outputs, 2)].map(|(len, seed)| noise::<f32>(len, seed));
             let (w, bias) = (noise::<f32>(outputs * input, 3), noise::<f32>(outputs, 4));
             let w = Matrix::new(&w, outputs, input);
-            let of = |rows: std::ops::Range<usize>| {
+            let of = |rows: Range<usize>| {
                 let x = &x[rows.start * input..rows.end * input];
                 let d_y = &d_y[rows.start * outputs..rows.end * outputs];
                 let matrices = [
                     Matrix::new(x, rows.len(), input),
                     Matrix::new(d_y, rows.len(), outputs),
                 ];
-                both(matrices, w, &bias, RowShares::of(rows.len(), 1))
+                both(matrices, w, &bias)
             };
             let [_, all] = of(0..rows);
             for some in [0..1, 1..3, 3..6, 4..8, 2..9] {
@@ -280,14 +254,14 @@ mod tests {
                 Matrix::new(&d_y, rows, outputs),
             ];
             let w = Matrix::new(&w, outputs, input);
-            same_for_all_threads(|| both(matrices, w, &bias, RowShares::of(rows, 1)));
+            same_for_all_threads(|| both(matrices, w, &bias));
         }
     }
 
     #[test]
     #[should_panic(expected = "packed weights (2 x 4) map (1 x 2) to")]
     fn mismatched_shapes_are_refused() {
-        let w = PackedWeights::transposed(Matrix::new(&[0.0; 8], 4, 2), RowShares::of(1, 1));
+        let w = PackedWeights::transposed(Matrix::new(&[0.0; 8], 4, 2));
         let mut y = [0.0; 3];
         let y = [MatrixMut::new(&mut y, 1, 3)].into_iter().collect();
         w.multiply(Matrix::new(&[0.0; 2], 1, 2), Initial::Zero, y);

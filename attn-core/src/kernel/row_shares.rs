@@ -44,11 +44,6 @@ impl RowShares {
         Self { rows, count }
     }
 
-    /// Whether several threads have some rows.
-    pub fn are_several(&self) -> bool {
-        self.count > 1
-    }
-
     fn iter(self) -> impl Iterator<Item = RowShare> {
         let bound = move |index: usize| index * self.rows / self.count;
         (0..self.count).map(move |index| RowShare {
@@ -57,12 +52,18 @@ impl RowShares {
         })
     }
 
-    /// Calls `body` for each share with its part of each array. The arrays that it makes are counted as if all shares had theirs at once.
+    /// Calls `body` for each share with its part of each array. The arrays that it makes are counted as if all shares had theirs at once. Of
+    /// several shares each runs on one thread from its begin to its end; the kernels of a single one run on all threads.
     pub fn for_each<A: Cut + Send, const N: usize>(
         self,
         arrays: [A; N],
         body: impl Fn(&RowShare, [A; N]) + Sync + Send,
     ) {
+        if self.count == 1 {
+            let rows = 0..self.rows;
+            let of = self.rows;
+            return body(&RowShare { rows, of }, arrays);
+        }
         let mut rest = arrays.map(Some);
         let mut peaks = vec![0; self.count];
         let shares = self.iter().zip(&mut peaks).map(|(share, peak)| {
@@ -122,6 +123,25 @@ mod tests {
     }
 
     #[test]
+    fn kernels_run_on_the_thread_of_their_share() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build();
+        pool.expect("three threads").install(|| {
+            let none = || [(); 0].map(|()| -> &mut [usize] { &mut [] });
+            for (count, threads_of_share) in [(1, 3), (2, 1)] {
+                RowShares::of(8, count).for_each(none(), |_, []| {
+                    assert_eq!(threads(), threads_of_share);
+                    let own = std::thread::current().id();
+                    for_each(0..50, |_| {
+                        let is_own = std::thread::current().id() == own;
+                        assert!(is_own || count == 1);
+                    });
+                });
+            }
+            assert_eq!(threads(), 3);
+        });
+    }
+
+    #[test]
     fn each_row_is_of_one_share() {
         for rows in [0, 1, 2, 5, 9] {
             for count in [1, 2, 3, 8] {
@@ -159,7 +179,7 @@ mod tests {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
         pool.expect("two threads").install(|| {
             let are_several = |rows, steps, weights, numbers| {
-                RowShares::new(rows, steps, weights, numbers).are_several()
+                RowShares::new(rows, steps, weights, numbers).count > 1
             };
             assert!(are_several(8, 128, 3 * 256 * 256, 5 * 256));
             assert!(are_several(2, 1000, 0, 100));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! let shares = p::RowShares::new(sizes.batch, sizes.seq, 256 * 768, 5 * 256);
-//! let hr_weights = weights.hh.pack(shares);               // once for all steps
+//! let hr_weights = weights.hh.pack();                     // once for all steps
 //! let xz_by_rows = p::StepRows::of(xz_steps.as_slice(), sizes.batch, 256);
 //! shares.for_each([h_states.view_mut(), ..], |share, [mut h_states, ..]| {
 //!     let mut sizes = sizes;
@@ -120,7 +120,7 @@ impl ModelFrame<'_> {
                     self.packed_forward(node.result),
                     self.weights(&linear.place),
                 );
-                lines.line(quote!(let #packed = #weights.pack(shares);));
+                lines.line(quote!(let #packed = #weights.pack();));
             }
         }
     }
@@ -135,7 +135,7 @@ impl ModelFrame<'_> {
         self.share_rows(lines, scan, inner);
         for (node, place) in inner.products(scan) {
             let (packed, weights) = (self.packed_backward(node), self.weights(place));
-            lines.line(quote!(let #packed = #weights.pack_input_backward(shares);));
+            lines.line(quote!(let #packed = #weights.pack_input_backward();));
         }
     }
 
