@@ -447,6 +447,7 @@ pub mod __private {
             },
             norm::Gain,
             parallel::run_pass,
+            row_shares::{RowShare, RowShares},
             rows::assign,
             strips::{Slot as StripSlot, strips},
         },

@@ -30,6 +30,7 @@
 //! assert_eq!(memory::allocated(), 0);
 //! ```
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -96,6 +97,53 @@ pub(crate) fn can_allocate(bytes: Option<usize>) -> bool {
     there_is
 }
 
+thread_local! {
+    /// What this thread counts of a share of work.
+    static SHARE: Cell<Option<Share>> = const { Cell::new(None) };
+}
+
+/// The bytes of a share of work, and their peak.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    now: usize,
+    most: usize,
+}
+
+/// Runs a share of work, which gives back all the memory that it takes, and returns the peak of the bytes of that. They are counted by
+/// [`at_once`]: how many shares run at a time depends on the threads, and their common peak on when each of them reaches its own.
+pub(crate) fn of_share(body: impl FnOnce()) -> usize {
+    /// What is counted around the share.
+    struct Outer(Option<Share>);
+
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            SHARE.set(self.0);
+        }
+    }
+
+    let _outer = Outer(SHARE.replace(Some(Share::default())));
+    body();
+    SHARE.get().map_or(0, |share| share.most)
+}
+
+/// Whether this thread runs a share of work.
+pub(crate) fn is_in_share() -> bool {
+    SHARE.get().is_some()
+}
+
+/// Counts bytes as if they had been there at once for a moment.
+pub(crate) fn at_once(bytes: usize) {
+    match SHARE.get() {
+        Some(Share { now, most }) => SHARE.set(Some(Share {
+            now,
+            most: most.max(now + bytes),
+        })),
+        None => {
+            PEAK.fetch_max(allocated() + bytes, Relaxed);
+        }
+    }
+}
+
 /// Bytes that are counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AllocationGuard(usize);
@@ -104,15 +152,52 @@ impl AllocationGuard {
     /// Counts this many numbers.
     pub(crate) fn of<E>(numbers: usize) -> Self {
         let bytes = numbers * size_of::<E>();
-        let before = NOW.fetch_add(bytes, Relaxed);
-        PEAK.fetch_max(before + bytes, Relaxed);
         TOTAL.fetch_add(bytes as u64, Relaxed);
+        match SHARE.get() {
+            Some(Share { now, most }) => {
+                let now = now + bytes;
+                let most = most.max(now);
+                SHARE.set(Some(Share { now, most }));
+            }
+            None => {
+                let before = NOW.fetch_add(bytes, Relaxed);
+                PEAK.fetch_max(before + bytes, Relaxed);
+            }
+        }
         Self(bytes)
     }
 }
 
 impl Drop for AllocationGuard {
     fn drop(&mut self) {
-        NOW.fetch_sub(self.0, Relaxed);
+        match SHARE.get() {
+            Some(Share { now, most }) => {
+                let now = now - self.0;
+                SHARE.set(Some(Share { now, most }));
+            }
+            None => {
+                NOW.fetch_sub(self.0, Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_counts_its_own_peak() {
+        let peak = of_share(|| {
+            let first = AllocationGuard::of::<f32>(3);
+            drop(AllocationGuard::of::<f64>(5));
+            let inner = of_share(|| drop(AllocationGuard::of::<f32>(100)));
+            assert_eq!(inner, 400, "that of a share in it is not its own");
+            at_once(20);
+            drop(first);
+            drop(AllocationGuard::of::<f32>(4));
+        });
+        assert_eq!(peak, 12 + 40);
+        assert_eq!(SHARE.get().map(|share| share.now), None);
     }
 }

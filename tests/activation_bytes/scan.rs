@@ -46,6 +46,23 @@ exact! {
         }
     } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<3>)));
 
+    shares_of_rows {
+        struct M<d = 64>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let y = scan seq {
+                state h: [batch, d] = 0.0;
+                let (hr, hn) = split(linear::<{ 2 * d }>(h));
+                h = tanh(linear::<d>(sigmoid(hr) * x) + hn);
+                yield h;
+            };
+            scan seq, keep = sqrt {
+                state h: [batch, d] = 0.0;
+                h = tanh(linear::<d>(y + linear::<d>(h))) * h + x;
+                yield h;
+            }
+        }
+    } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<64>)));
+
     two_states_backwards_in_segments {
         struct M<d = 3>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

@@ -12,6 +12,7 @@ mod edges;
 mod keep;
 mod parallel;
 mod reads;
+mod rows;
 mod sessions;
 
 use attn::dfdx::prelude::*;

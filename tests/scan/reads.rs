@@ -6,6 +6,41 @@ use attn::{Backend, Element, model};
 use support::compare::assert_same;
 
 agree! {
+    // One pass writes the gradients of a sequence and of its slice.
+    a_sequence_and_its_slice {
+        struct M<d = 3>;
+        fn forward(x: [seq, batch, d], w: [seq, d]) -> [seq, batch, d] {
+            let y = tanh(linear::<d>(x));
+            let z = y as [t = seq, batch, d];
+            let v = tanh(linear::<d>(w));
+            let u = v as [t = seq, d];
+            scan seq {
+                state h: [batch, d] = 0.0;
+                h = tanh(h + sum::<t>(y * z)) + sum::<t>(u * v + sum::<d>(v * u));
+                yield h;
+            }
+        }
+    } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (seq, batch, Const::<3>)), tensor::<_, E>("w", (seq, Const::<3>)));
+
+    // Both scans return the same value at all steps, and keep seeds and norms.
+    two_scans_with_one_result {
+        struct M<d = 3>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let w = tanh(linear::<d>(mean::<seq>(x)));
+            let (a, b) = scan seq, keep = sqrt {
+                state h: [batch, d] = 0.0;
+                h = tanh(h + dropout::<0.1>(layer_norm(h))) + x;
+                yield (w, h);
+            };
+            let (c, e) = scan seq, keep = sqrt {
+                state h: [batch, d] = 0.0;
+                h = tanh(h + dropout::<0.1>(layer_norm(h))) * x;
+                yield (w, h);
+            };
+            a * b + c * e
+        }
+    } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
+
     an_input_by_two_names_of_its_axes {
         struct M<d = 3>;
         fn forward(x: [seq, d]) -> [seq, d] {

@@ -41,10 +41,16 @@ pub use gradients::{GradientRefs, Gradients, accumulate};
 pub use interval::Interval;
 pub(crate) use operation::{Derivative, StepSeeds};
 pub use operation::{Operand, Operation, Output, PassSeeds};
-pub use projection::{AffineMap, Projection, ProjectionBuilder, ProjectionLayer};
+pub use projection::{
+    AffineMap, PackedProjection, Projection, ProjectionBuilder, ProjectionLayer,
+    packed_input_backward,
+};
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};
 pub use slot::{Slot, VisitSlot, WantsGradient, any_wanted, rounds_wanted, visit_slots};
-pub use steps::{Step, StepMut, Steps, segment_length, segments, some_steps, step, step_mut};
+pub use steps::{
+    Step, StepMut, StepRows, StepRowsMut, Steps, segment_length, segments, some_steps, step,
+    step_mut,
+};
 pub use target::GradTarget;
 pub use truth::Truth;
 pub use zone::{Cut, Zone};

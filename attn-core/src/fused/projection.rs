@@ -9,8 +9,8 @@ use super::arena::{Flat, Numbers};
 use super::{GradTarget, Gradients, Operation, Slot, VisitSlot, WantsGradient};
 use crate::{
     Backend, Element,
-    kernel::{Buffer, Matrix, MatrixMut, linear, linear_parts},
-    simd::WriteMode,
+    kernel::{Buffer, Matrix, MatrixMut, linear, linear_parts, packed_linear::PackedWeights},
+    simd::{Initial, WriteMode},
 };
 
 /// `y = x Wᵀ + b` with the stacked weights and biases of several projections: `W` is `[Σ outputs, input]`.
@@ -294,5 +294,57 @@ impl<E: Element> Projection<E> {
             linear::add_gradients(d_y, x, d_weight, d_bias);
             start += part.outputs;
         }
+    }
+}
+
+/// A projection whose weights are packed, for the products of all steps of a scan. Sums have another order than those of [`Projection`].
+#[derive(Debug)]
+pub struct PackedProjection<'a, E: Element> {
+    weights: PackedWeights<E>,
+    bias: Option<&'a [E]>,
+}
+
+impl<E: Element> Projection<E> {
+    /// The map, packed.
+    pub fn pack(&self) -> PackedProjection<'_, E> {
+        PackedProjection {
+            weights: PackedWeights::transposed(self.weight()),
+            bias: self.bias.as_deref(),
+        }
+    }
+
+    /// The derivative with respect to the input, packed.
+    pub fn pack_input_backward(&self) -> PackedWeights<E> {
+        PackedWeights::new(self.weight())
+    }
+}
+
+impl<E: Element> PackedProjection<'_, E> {
+    /// `y = x Wᵀ + b`
+    pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
+        self.forward_in_parts(x, [y]);
+    }
+
+    /// `y = x Wᵀ + b`, where the columns of `y` are in several matrices.
+    pub fn forward_in_parts<const N: usize>(&self, x: Matrix<'_, E>, y: [MatrixMut<'_, E>; N]) {
+        let initial = self.bias.map_or(Initial::Zero, Initial::OfColumns);
+        self.weights.multiply(x, initial, y.into_iter().collect());
+    }
+}
+
+/// `dx = dy W`, or `dx += dy W`, with packed weights.
+pub fn packed_input_backward<E: Element>(
+    weights: &PackedWeights<E>,
+    d_y: Matrix<'_, E>,
+    d_x: &mut GradTarget<'_, E>,
+    gradients: &mut Gradients<E>,
+) {
+    if let Some((numbers, into)) = d_x.numbers_mut(gradients) {
+        let initial = match into {
+            WriteMode::Overwrite => Initial::Zero,
+            WriteMode::Add => Initial::Old,
+        };
+        let d_x = MatrixMut::new(numbers, d_y.rows(), weights.columns());
+        weights.multiply(d_y, initial, [d_x].into_iter().collect());
     }
 }

@@ -1,6 +1,7 @@
 //! The values of a loop over steps: an array for each step, all in one.
 
 use super::Array;
+use crate::kernel::row_shares::{Cut, RowShare};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
 /// An array for each step of a loop, one behind the other. `[steps, rows, width]`.
@@ -100,21 +101,27 @@ impl<E: Pooled> Steps<E> {
     /// If both are in one place.
     #[track_caller]
     pub fn pair(&mut self, from: usize, to: usize) -> (Step<'_, E>, StepMut<'_, E>) {
-        let (rows, width) = (self.rows, self.width);
-        let [of, place] = [from, to].map(|step| self.place(step));
-        let places = self.numbers.get_disjoint_mut([of, place]);
-        let [from, to] = places.expect("two places of a state");
-        let from = Step {
-            numbers: from,
-            rows,
-            width,
+        self.view_mut().into_pair(from, to)
+    }
+
+    /// The rows of a share.
+    pub fn some_rows(&self, share: &RowShare) -> StepRows<'_, E> {
+        let all = StepRows {
+            first: self.first,
+            ..StepRows::of(&self.numbers, self.rows, self.width)
         };
-        let to = StepMut {
-            numbers: to,
-            rows,
-            width,
-        };
-        (from, to)
+        all.some_rows(share)
+    }
+
+    /// All rows, to be cut into shares.
+    pub fn view_mut(&mut self) -> StepRowsMut<'_, E> {
+        let each = self.rows * self.width;
+        StepRowsMut {
+            numbers: MatrixMut::new(&mut self.numbers, self.places, each),
+            first: self.first,
+            rows: self.rows,
+            width: self.width,
+        }
     }
 
     /// The numbers of so many steps from this one on.
@@ -131,6 +138,184 @@ impl<E: Pooled> Steps<E> {
     /// All numbers, row-major.
     pub fn all(&self) -> &[E] {
         &self.numbers
+    }
+}
+
+/// Some rows of the arrays of all steps. `[steps, rows, width]`.
+#[derive(Clone, Copy, Debug)]
+pub struct StepRows<'a, E> {
+    /// `[places, rows * width]`
+    numbers: Matrix<'a, E>,
+    first: usize,
+    rows: usize,
+    width: usize,
+}
+
+impl<'a, E: Pooled> StepRows<'a, E> {
+    /// All rows of numbers that have so many at each step.
+    pub fn of(numbers: &'a [E], rows: usize, width: usize) -> Self {
+        let each = rows * width;
+        let places = numbers.len().checked_div(each).unwrap_or(0);
+        Self {
+            numbers: Matrix::new(numbers, places, each),
+            first: 0,
+            rows,
+            width,
+        }
+    }
+
+    /// The rows of a share.
+    pub fn some_rows(&self, share: &RowShare) -> Self {
+        let rows = share.range(self.rows);
+        let columns = rows.start * self.width..rows.end * self.width;
+        Self {
+            numbers: self.numbers.some_cols(columns),
+            rows: rows.len(),
+            ..*self
+        }
+    }
+
+    /// Those of a step.
+    pub fn at(&self, step: usize) -> Step<'a, E> {
+        let place = (step - self.first).checked_rem(self.numbers.rows());
+        Step {
+            numbers: place.map_or(&[], |place| self.numbers.row(place)),
+            rows: self.rows,
+            width: self.width,
+        }
+    }
+}
+
+/// Some rows of the arrays of all steps, mutable.
+///
+/// ```
+/// use attn::__private::runtime::{fused::Steps, kernel::row_shares::RowShares};
+///
+/// let mut h = Steps::<f32>::uninit(2, 3, 1);
+/// RowShares::of(3, 2).for_each([h.view_mut()], |share, [mut h]| {
+///     h.at_mut(0).as_mut_slice().fill(share.len() as f32);
+///     let (before, mut after) = h.into_pair(0, 1);
+///     after.as_mut_slice().copy_from_slice(before.as_slice());
+/// });
+/// assert_eq!(h.all(), [1.0, 2.0, 2.0, 1.0, 2.0, 2.0]);
+/// ```
+#[derive(Debug)]
+pub struct StepRowsMut<'a, E> {
+    /// `[places, rows * width]`
+    numbers: MatrixMut<'a, E>,
+    first: usize,
+    rows: usize,
+    width: usize,
+}
+
+impl<'a, E: Pooled> StepRowsMut<'a, E> {
+    /// All rows of numbers that have so many rows at each step.
+    pub fn of(numbers: &'a mut [E], rows: usize, width: usize) -> Self {
+        let each = rows * width;
+        let places = numbers.len().checked_div(each).unwrap_or(0);
+        Self {
+            numbers: MatrixMut::new(numbers, places, each),
+            first: 0,
+            rows,
+            width,
+        }
+    }
+
+    fn place(&self, step: usize) -> usize {
+        (step - self.first) % self.numbers.rows().max(1)
+    }
+
+    /// Those of a step.
+    pub fn at(&self, step: usize) -> Step<'_, E> {
+        let numbers = match self.numbers.rows() {
+            0 => &[],
+            _ => self.numbers.row(self.place(step)),
+        };
+        Step {
+            numbers,
+            rows: self.rows,
+            width: self.width,
+        }
+    }
+
+    /// Those of a step, mutable.
+    pub fn at_mut(&mut self, step: usize) -> StepMut<'_, E> {
+        self.reborrow().into_step(step)
+    }
+
+    /// Those of a step, and of another one, mutable.
+    ///
+    /// # Panics
+    /// If both are in one place.
+    #[track_caller]
+    pub fn pair(&mut self, from: usize, to: usize) -> (Step<'_, E>, StepMut<'_, E>) {
+        self.reborrow().into_pair(from, to)
+    }
+
+    fn reborrow(&mut self) -> StepRowsMut<'_, E> {
+        StepRowsMut {
+            numbers: self.numbers.reborrow(),
+            ..*self
+        }
+    }
+
+    fn into_step(self, step: usize) -> StepMut<'a, E> {
+        let place = self.place(step);
+        StepMut {
+            numbers: match self.numbers.rows() {
+                0 => &mut [],
+                _ => self.numbers.into_row(place),
+            },
+            rows: self.rows,
+            width: self.width,
+        }
+    }
+
+    /// [`pair`](Self::pair) for as long as the numbers live.
+    ///
+    /// # Panics
+    /// If both are in one place.
+    #[track_caller]
+    pub fn into_pair(self, from: usize, to: usize) -> (Step<'a, E>, StepMut<'a, E>) {
+        let (rows, width) = (self.rows, self.width);
+        let [of, place] = [from, to].map(|step| self.place(step));
+        assert_ne!(of, place, "two places of a state");
+        let (upper, lower) = self.numbers.split_rows(of.max(place));
+        let [upper, lower] = [upper.into_row(of.min(place)), lower.into_row(0)];
+        let [from, to] = match of < place {
+            true => [upper, lower],
+            false => [lower, upper],
+        };
+        let from = Step {
+            numbers: from,
+            rows,
+            width,
+        };
+        let to = StepMut {
+            numbers: to,
+            rows,
+            width,
+        };
+        (from, to)
+    }
+}
+
+impl<E: Pooled> Cut for StepRowsMut<'_, E> {
+    fn cut(self, rows: usize, of: usize) -> (Self, Self) {
+        let some = self.rows / of.max(1) * rows;
+        let (part, others) = self.numbers.split_cols(some * self.width);
+        let part = Self {
+            numbers: part,
+            rows: some,
+            ..self
+        };
+        let others = Self {
+            numbers: others,
+            first: part.first,
+            rows: self.rows - some,
+            width: part.width,
+        };
+        (part, others)
     }
 }
 
@@ -167,7 +352,12 @@ pub struct StepMut<'a, E> {
     width: usize,
 }
 
-impl<E: Pooled> StepMut<'_, E> {
+impl<'a, E: Pooled> StepMut<'a, E> {
+    /// Its numbers, for as long as the array lives.
+    pub fn into_mut_slice(self) -> &'a mut [E] {
+        self.numbers
+    }
+
     /// Its numbers, row-major.
     pub fn as_slice(&self) -> &[E] {
         self.numbers
@@ -176,6 +366,11 @@ impl<E: Pooled> StepMut<'_, E> {
     /// Its numbers, row-major, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [E] {
         self.numbers
+    }
+
+    /// Sets all numbers to 0.
+    pub fn clear(&mut self) {
+        self.numbers.fill(E::ZERO);
     }
 
     /// The same as a matrix.

@@ -35,6 +35,7 @@ pub mod norm;
 pub mod optim;
 mod outer_products;
 mod packed;
+pub mod packed_linear;
 pub mod pad;
 mod panel;
 pub mod parallel;
@@ -42,6 +43,7 @@ pub mod permute;
 pub mod pool;
 pub mod rank;
 pub mod reduce;
+pub mod row_shares;
 pub mod rows;
 pub mod sinusoid;
 pub mod softmax;
@@ -91,6 +93,7 @@ pub trait Kernels:
     + optim::Norms<Self>
     + optim::ScheduleFreeStep<Self>
     + optim::SgdStep<Self>
+    + packed_linear::PackedLinear<Self>
     + pad::Pad<Self>
     + permute::Permute<Self>
     + rank::Ranks<Self>

@@ -13,7 +13,7 @@ use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, vector_columns};
 
 /// The bytes of the columns of a part: a half of a second-level cache.
-const STRIP: usize = 600 * 1024;
+pub(super) const STRIP: usize = 600 * 1024;
 /// The most depths that are multiplied at a time.
 const DEPTHS: usize = 512;
 /// The least rows of a part, unless there are fewer: all parts of the same columns pack these.
@@ -93,7 +93,8 @@ pub(super) fn multiply_and_sum<'a, E: Pooled, C: Columns<E>>(
     });
 }
 
-type Pieces<'a, E> = SmallVec<[MatrixMut<'a, E>; 4]>;
+/// A matrix in pieces side by side.
+pub(super) type Pieces<'a, E> = SmallVec<[MatrixMut<'a, E>; 4]>;
 
 /// Some rows and columns of a result.
 struct Part<'a, E> {
@@ -124,7 +125,7 @@ fn parts<'a, E: Pooled>(
     let bytes = panel_columns::<E>() * rows.cols().clamp(1, DEPTHS) * size_of::<E>();
     let most = (STRIP / bytes).max(1);
     let strips_of = panels.div_ceil(most).next_multiple_of(by_columns);
-    let strips = strips(to, all, strips_of.min(panels).max(1));
+    let strips = strips(to, all, vector_columns::<E>(), strips_of.min(panels).max(1));
     let height = count.div_ceil(by_rows).next_multiple_of(TILE_ROWS).max(1);
     let parts = strips.into_iter().flat_map(|(columns, to)| {
         // The parts of the first columns compute the sums.
@@ -140,17 +141,18 @@ fn parts<'a, E: Pooled>(
     parts.collect()
 }
 
-/// Cuts a result into so many strips of columns.
-fn strips<'a, E: Pooled>(
+/// Cuts a result into so many strips of columns, whose bounds are multiples of a unit.
+pub(super) fn strips<'a, E: Pooled>(
     to: Pieces<'a, E>,
     all: usize,
+    unit: usize,
     count: usize,
 ) -> Vec<(Range<usize>, Pieces<'a, E>)> {
-    let vectors = all.div_ceil(vector_columns::<E>());
+    let units = all.div_ceil(unit);
     let mut pieces = to.into_iter().filter(|to| to.cols() > 0);
     let mut rest = pieces.next();
     let strips = (0..count).map(|index| {
-        let bound = |index: usize| all.min(index * vectors / count * vector_columns::<E>());
+        let bound = |index: usize| all.min(index * units / count * unit);
         let columns = bound(index)..bound(index + 1);
         let mut to = Pieces::new();
         let mut space = columns.len();

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use smallvec::SmallVec;
 
 use super::MatrixMut;
+use crate::memory;
 
 /// The number of elements below which a second thread does not pay: a few microseconds of work, about the cost of waking a
 /// thread.
@@ -23,12 +24,16 @@ pub const FEW_MULTIPLICATIONS: usize = 32 * SMALL;
 /// Lists of up to this many items need no heap memory.
 pub const FEW: usize = 16;
 
-/// The number of threads.
+/// The number of threads that share a kernel: one where a thread has a share of rows.
 pub fn threads() -> usize {
-    rayon::current_num_threads()
+    match memory::is_in_share() {
+        true => 1,
+        false => rayon::current_num_threads(),
+    }
 }
 
-/// Runs `body(item)` for every item, in any order and on any thread of the current rayon pool.
+/// Runs `body(item)` for every item, in any order and on any thread of the current rayon pool. A thread that has a share of rows runs all: if it waited for others, it
+/// might begin work of another pass meanwhile, whose memory is not its own.
 pub fn for_each<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Send + Sync) {
     let mut items: SmallVec<[Option<T>; FEW]> = items.into_iter().map(Some).collect();
     let run = |item: &mut Option<T>| {
@@ -38,6 +43,7 @@ pub fn for_each<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + 
     };
     match items.len() {
         0 | 1 => items.iter_mut().for_each(run),
+        _ if memory::is_in_share() => items.iter_mut().for_each(run),
         _ => items.par_iter_mut().with_max_len(1).for_each(run),
     }
 }

@@ -123,7 +123,7 @@ pub struct Pool<E>(Mutex<Free<E>>);
 
 #[derive(Debug)]
 struct Free<E> {
-    blocks: VecDeque<Vec<E>>,
+    blocks: VecDeque<Block<E>>,
     /// Numbers in `blocks`.
     idle: usize,
     /// Numbers in use, now and at the peak.
@@ -131,7 +131,24 @@ struct Free<E> {
     most_in_use: usize,
 }
 
+#[derive(Debug)]
+struct Block<E> {
+    memory: Vec<E>,
+    /// The thread that used it last: a part of it may be in that thread's cache.
+    thread: Option<usize>,
+}
+
 impl<E> Free<E> {
+    /// The most recently used block of this length is probably still in a cache: in that of this thread, if there is one of its own.
+    fn find(&self, len: usize, thread: Option<usize>) -> Option<usize> {
+        let mut blocks = self.blocks.iter();
+        let own = blocks.rposition(|block| block.memory.len() == len && block.thread == thread);
+        own.or_else(|| {
+            let mut blocks = self.blocks.iter();
+            blocks.rposition(|block| block.memory.len() == len)
+        })
+    }
+
     /// Releases the least recently used blocks beyond twice the peak use. So a step whose parts need different lengths finds all
     /// of them again, and the pool is bounded. The limit of the program may be lower.
     fn trim(&mut self) {
@@ -139,7 +156,7 @@ impl<E> Free<E> {
             (2 * self.most_in_use - self.in_use).min(memory::max_idle_bytes() / size_of::<E>());
         while self.idle > most {
             let oldest = self.blocks.pop_front();
-            self.idle -= oldest.map_or(0, |block| block.len());
+            self.idle -= oldest.map_or(0, |block| block.memory.len());
         }
     }
 }
@@ -163,25 +180,25 @@ impl<E: Real> Pool<E> {
         let mut free = self.lock();
         free.in_use += len;
         free.most_in_use = free.most_in_use.max(free.in_use);
-        // The most recently used block of the class is probably still in a cache.
-        let found = free.blocks.iter().rposition(|block| block.len() == len);
+        let found = free.find(len, rayon::current_thread_index());
         let block = found.and_then(|at| free.blocks.remove(at));
         if block.is_some() {
             free.idle -= len;
         }
         free.trim();
         drop(free);
-        block.unwrap_or_else(|| {
+        block.map(|block| block.memory).unwrap_or_else(|| {
             FIRST.call_once(keep_freed_memory);
             vec![E::ZERO; len]
         })
     }
 
-    fn give_back(&self, block: Vec<E>) {
+    fn give_back(&self, memory: Vec<E>) {
         let mut free = self.lock();
-        free.in_use -= block.len();
-        free.idle += block.len();
-        free.blocks.push_back(block);
+        free.in_use -= memory.len();
+        free.idle += memory.len();
+        let thread = rayon::current_thread_index();
+        free.blocks.push_back(Block { memory, thread });
         free.trim();
     }
 
@@ -247,7 +264,8 @@ mod tests {
             drop(free);
             pool.give_back(block);
             let free = pool.lock();
-            assert_eq!(free.idle, free.blocks.iter().map(Vec::len).sum::<usize>());
+            let lens = free.blocks.iter().map(|block| block.memory.len());
+            assert_eq!(free.idle, lens.sum::<usize>());
             assert!(free.in_use == 0 && free.idle <= 2 * most, "{free:?}");
         }
     }

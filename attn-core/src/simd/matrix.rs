@@ -424,6 +424,18 @@ impl<'a, E> MatrixMut<'a, E> {
         unsafe { std::slice::from_raw_parts_mut(self.row_start(row), self.cols) }
     }
 
+    /// The same for as long as the matrix lives.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    #[track_caller]
+    pub fn into_row(self, row: usize) -> &'a mut [E] {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        // SAFETY: by the invariant; `self` is gone, so nothing else accesses the row in `'a`.
+        unsafe { std::slice::from_raw_parts_mut(self.row_start(row), self.cols) }
+    }
+
     #[inline]
     fn row_start(&self, row: usize) -> *mut E {
         if self.cols == 0 {

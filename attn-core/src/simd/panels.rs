@@ -30,7 +30,7 @@ pub const fn vector_columns<E>() -> usize {
     64 / size_of::<E>()
 }
 
-/// The rows of a tile.
+/// The most rows of a tile. Fewer have tiles of 2 or 4.
 pub const TILE_ROWS: usize = 6;
 
 /// The vectors of a row of a tile: with 24 sums, 32 registers have room for the factors.
@@ -63,6 +63,20 @@ impl<'a, E> Panels<'a, E> {
             numbers.len()
         );
         Self { numbers, depth }
+    }
+
+    /// Some of them.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    #[track_caller]
+    pub fn some(self, panels: Range<usize>) -> Self {
+        let panel = self.depth * panel_columns::<E>();
+        Self {
+            numbers: &self.numbers[panels.start * panel..panels.end * panel],
+            ..self
+        }
     }
 
     fn panel(&self, index: usize) -> &'a [E] {
@@ -162,43 +176,51 @@ impl<E: Real> Product<'_, '_, E> {
         let width = panel_columns::<E>();
         let step = N * V::LANES;
         let count = self.rows.rows();
-        for row in (0..count).step_by(TILE_ROWS) {
+        let mut row = 0;
+        while row < count {
+            // All tiles have about the same number of rows.
+            let rest = count - row;
+            let some = rest.div_ceil(rest.div_ceil(TILE_ROWS));
             for (panel, left) in (0..self.all).step_by(width).enumerate() {
                 let b = self.columns.panel(panel);
                 let columns = width.min(self.all - left);
                 for col in (0..columns).step_by(step) {
                     let columns = step.min(columns - col);
                     let place = Place {
-                        rows: row..count.min(row + TILE_ROWS),
+                        rows: row..row + some,
                         columns: left + col..left + col + columns,
                     };
                     let is_last = left + width >= self.all;
-                    match columns.div_ceil(V::LANES) {
-                        1 => self.tile::<V, 1>(b, col, place, is_last),
-                        2 => self.tile::<V, 2>(b, col, place, is_last),
-                        3 => self.tile::<V, 3>(b, col, place, is_last),
-                        _ => self.tile::<V, N>(b, col, place, is_last),
+                    match (columns.div_ceil(V::LANES), some) {
+                        (1, _) => self.tile::<V, TILE_ROWS, 1>(b, col, place, is_last),
+                        (2, _) if N > 2 => self.tile::<V, TILE_ROWS, 2>(b, col, place, is_last),
+                        (3, _) => self.tile::<V, TILE_ROWS, 3>(b, col, place, is_last),
+                        (_, 1..=2) => self.tile::<V, 2, N>(b, col, place, is_last),
+                        (_, 3..=4) => self.tile::<V, 4, N>(b, col, place, is_last),
+                        _ => self.tile::<V, TILE_ROWS, N>(b, col, place, is_last),
                     }
                 }
             }
+            row += some;
         }
     }
 
-    /// The tile at `place`, of `N` vectors from column `col` of the panel `b` on. It may look ahead to the rows of the next tile.
+    /// The tile at `place`, of up to `R` rows and of `N` vectors from column `col` of the panel `b` on. It may look ahead to the rows of the
+    /// next tile.
     #[inline(always)]
-    fn tile<V: Vector<Element = E>, const N: usize>(
+    fn tile<V: Vector<Element = E>, const R: usize, const N: usize>(
         &mut self,
         b: &[E],
         col: usize,
         place: Place,
         looks_ahead: bool,
     ) {
-        let sums = sums::<V, TILE_ROWS, N>(self.rows, place.rows.start, b, col, looks_ahead);
+        let sums = sums::<V, R, N>(self.rows, place.rows.start, b, col, looks_ahead);
         let mut start = 0;
         for piece in &mut *self.to {
             let end = start + piece.cols();
             let some = place.columns.start.max(start)..place.columns.end.min(end);
-            if place.is_whole::<V, TILE_ROWS, N>() && some == place.columns {
+            if place.is_whole::<V, R, N>() && some == place.columns {
                 let columns = some.start - start..some.end - start;
                 write_whole(&sums, piece, self.initial, &place, columns);
             } else if !some.is_empty() {
@@ -238,22 +260,34 @@ fn write_whole<V: Vector, const R: usize, const N: usize>(
             &mut piece.row_mut(place.rows.start + $i)[columns.clone()]
         };
     }
+    // Loops, and no calls of `for_each`: the compiler may leave its closures as functions, in which it can't use the vectors.
     match initial {
-        Initial::Zero => (0..R).for_each(|i| write_row(&sums[i], row!(i), |sum, _| sum)),
-        Initial::Old => (0..R).for_each(|i| {
-            write_row(&sums[i], row!(i), |sum, old| V::load(old) + sum);
-        }),
-        Initial::OfRows(of) => (0..R).for_each(|i| {
-            let of = V::splat(of[place.rows.start + i]);
-            write_row(&sums[i], row!(i), |sum, _| of + sum);
-        }),
+        Initial::Zero => {
+            for i in 0..R {
+                write_row(&sums[i], row!(i), |sum, _| sum);
+            }
+        }
+        Initial::Old => {
+            for i in 0..R {
+                write_row(&sums[i], row!(i), |sum, old| V::load(old) + sum);
+            }
+        }
+        Initial::OfRows(of) => {
+            for i in 0..R {
+                let of = V::splat(of[place.rows.start + i]);
+                write_row(&sums[i], row!(i), |sum, _| of + sum);
+            }
+        }
         Initial::OfColumns(of) => {
             let of: [V; N] =
                 std::array::from_fn(|n| V::load(&of[place.columns.start + n * V::LANES..]));
-            (0..R).for_each(|i| {
-                let sums: [V; N] = std::array::from_fn(|n| of[n] + sums[i][n]);
+            for i in 0..R {
+                let mut sums = sums[i];
+                for n in 0..N {
+                    sums[n] = of[n] + sums[n];
+                }
                 write_row(&sums, row!(i), |sum, _| sum);
-            });
+            }
         }
     }
 }
@@ -264,7 +298,8 @@ fn write_row<V: Vector, const N: usize>(
     to: &mut [V::Element],
     value: impl Fn(V, &[V::Element]) -> V,
 ) {
-    for (n, to) in (0..N).zip(to.chunks_exact_mut(V::LANES)) {
+    for n in 0..N {
+        let to = &mut to[n * V::LANES..(n + 1) * V::LANES];
         value(sums[n], to).store(to);
     }
 }

@@ -71,6 +71,8 @@ impl GradTarget {
 pub(crate) enum BackwardStep<'m, O: ?Sized = dyn ModelOp> {
     /// A new buffer of zeros.
     Zeros(BufferId),
+    /// A new buffer, all of which the next scan overwrites.
+    Uninit(BufferId),
     /// A new buffer with the numbers of another gradient.
     Copy { from: GradSource, to: BufferId },
     /// Adds a gradient to another.
@@ -94,7 +96,7 @@ pub(crate) enum BackwardStep<'m, O: ?Sized = dyn ModelOp> {
         scan: &'m Scan<O>,
         /// The gradients of its results, in their order.
         d_results: Vec<Option<GradSource>>,
-        /// Where those of its operands go: they are added to.
+        /// Where those of its operands go. A new one is that of a sequence, of which each step overwrites its slice. Others are added to.
         to: Vec<(ValueId, GradTarget)>,
     },
     /// Lines that are computed strip by strip, for rows of these axes.
@@ -175,6 +177,38 @@ pub(super) fn reads<O: Op + ?Sized>(
     }
 }
 
+/// The sequences that a scan reads by their slices alone, each with a gradient that one line of a step writes.
+fn overwritten_slices<O: Op + ?Sized>(block: Block<'_, O>, scan: &Scan<O>) -> Vec<ValueId> {
+    let body = diff(scan.block(block.values));
+    let writes = |line: &BackwardStep<'_, O>, id: ValueId| {
+        let is_it = |to: &GradTarget| *to == GradTarget::Input(id);
+        match line {
+            BackwardStep::Add { to, .. } => usize::from(is_it(to)),
+            BackwardStep::Adjoint { to, .. } => to.iter().filter(|(_, to)| is_it(to)).count(),
+            _ => 0,
+        }
+    };
+    // Of those that write it several times, or in a loop, none may overwrite.
+    let is_nested = body.lines.iter().any(|line| {
+        matches!(
+            line,
+            BackwardStep::Repeat { .. } | BackwardStep::Scan { .. } | BackwardStep::Strips { .. }
+        )
+    });
+    let operands = scan.operands();
+    let slices = scan.slices.iter().filter(|of| {
+        let mut read = operands.iter().map(|id| block.whole(*id));
+        let is_alone = read.by_ref().filter(|id| *id == of.whole).count() == 1;
+        let count = body
+            .lines
+            .iter()
+            .map(|line| writes(line, of.slice))
+            .sum::<usize>();
+        !is_nested && is_alone && count == 1
+    });
+    slices.map(|of| of.whole).collect()
+}
+
 /// The derivative of the results by all parameters and inputs.
 pub(crate) fn diff<O: Op + ?Sized>(block: Block<'_, O>) -> Backward<'_, O> {
     let mut diff = Diff {
@@ -224,6 +258,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             return;
         }
         let mut to: Vec<(ValueId, GradTarget)> = Vec::new();
+        let overwritten = overwritten_slices(self.block, scan);
         for value in scan.operands() {
             let value = self.block.whole(value);
             let is_float = self.block.value(value).ty.kind == ValueKind::Floats;
@@ -233,6 +268,16 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             }
             let target = match self.is_input(value) {
                 true => GradTarget::Input(value),
+                false
+                    if overwritten.contains(&value)
+                        && self.is_whole(value)
+                        && !self.gradients.contains_key(&value.0) =>
+                {
+                    let buffer = self.buffer(value);
+                    lines.push(BackwardStep::Uninit(buffer));
+                    self.gradients.insert(value.0, GradSource::Buffer(buffer));
+                    GradTarget::New(buffer)
+                }
                 false => GradTarget::Add(self.own_or_zeros(self.block.holder(value), lines)),
             };
             to.push((value, target));

@@ -202,6 +202,7 @@ fn is_line<O: Op + ?Sized>(
         }
         BackwardStep::Free(_) => true,
         BackwardStep::Zeros(_)
+        | BackwardStep::Uninit(_)
         | BackwardStep::Repeat { .. }
         | BackwardStep::Scan { .. }
         | BackwardStep::Recompute(_)

@@ -220,7 +220,7 @@ impl Emit<ModelFrame<'_>> for Linear {
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let method = format_ident!("{}", if self.tied { "project" } else { "forward" });
-        let weights = of.weights(&self.place);
+        let weights = of.packed().unwrap_or_else(|| of.weights(&self.place));
         let x = of.matrix(0);
         let y = to.matrix();
         if self.parts > 1 {

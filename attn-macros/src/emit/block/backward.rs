@@ -231,6 +231,7 @@ impl<F: Frame> Backward<'_, F> {
     ) {
         match line {
             BackwardStep::Zeros(to) => self.make(emitted, *to, "zeros"),
+            BackwardStep::Uninit(to) => self.make(emitted, *to, "uninit"),
             BackwardStep::Copy { from, to } if self.strips.is_some() => {
                 let of = self.frame.derivative().buffers[to.0];
                 let name = self.frame.buffer(*to);

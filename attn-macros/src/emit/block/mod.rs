@@ -343,9 +343,10 @@ fn is_like_derived(name: &str) -> bool {
 }
 
 /// The ends of derived names.
-const ENDS: [&str; 12] = [
+const ENDS: [&str; 13] = [
     "_again",
     "_all",
+    "_by_rows",
     "_here",
     "_kept",
     "_next",

@@ -274,7 +274,9 @@ impl<'m> Reader<'m> {
             ..LineFacts::default()
         };
         match line {
-            BackwardStep::Zeros(buffer) | BackwardStep::Copy { to: buffer, .. } => {
+            BackwardStep::Zeros(buffer)
+            | BackwardStep::Uninit(buffer)
+            | BackwardStep::Copy { to: buffer, .. } => {
                 facts.made = size(self, *buffer);
             }
             BackwardStep::Free(buffer) => facts.freed = size(self, *buffer),

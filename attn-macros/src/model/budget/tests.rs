@@ -178,9 +178,9 @@ impl Walk<'_> {
     fn change(&self, line: &BackwardStep<'_>) -> [u64; 3] {
         let of = |buffer| self.numbers(self.passes.backward.of(buffer));
         match line {
-            BackwardStep::Zeros(buffer) | BackwardStep::Copy { to: buffer, .. } => {
-                [of(*buffer), 0, 0]
-            }
+            BackwardStep::Zeros(buffer)
+            | BackwardStep::Uninit(buffer)
+            | BackwardStep::Copy { to: buffer, .. } => [of(*buffer), 0, 0],
             BackwardStep::Free(buffer) => [0, 0, of(*buffer)],
             BackwardStep::Adjoint { node, to, .. } => {
                 let new = to.iter().map(|(_, to)| match to {

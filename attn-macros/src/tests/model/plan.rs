@@ -42,6 +42,7 @@ fn push(
     for line in lines {
         let line = match line {
             BackwardStep::Zeros(id) => format!("zeros {}", buffer(*id)),
+            BackwardStep::Uninit(id) => format!("uninit {}", buffer(*id)),
             BackwardStep::Copy { from: of, to: id } => {
                 format!("copy {} to {}", from(of), buffer(*id))
             }

@@ -244,6 +244,11 @@ impl BlockNode<'_, ModelFrame<'_>> {
         self.frame.weights(path)
     }
 
+    /// The parameters of a product, if they are packed for the steps of a scan.
+    pub(crate) fn packed(&self) -> Option<TokenStream> {
+        self.frame.packed(self.result)
+    }
+
     pub(crate) fn extents(&self) -> Extents<'_> {
         Extents {
             model: self.frame.model(),

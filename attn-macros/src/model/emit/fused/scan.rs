@@ -13,9 +13,12 @@
 //! The derivative runs from the last step to the first, with a gradient of each state.
 
 mod backward;
+mod by_rows;
 mod forward;
 mod segments;
 mod session;
+
+use std::cell::OnceCell;
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -25,7 +28,7 @@ use crate::emit::ExecMode;
 use crate::emit::block::{self, Access, Frame, Gradients, hidden, product};
 use crate::emit::tracked_code::{self, TrackedCode};
 use crate::model::diff::GradTarget;
-use crate::model::graph::{Node, Scan, State, Step, ValueId};
+use crate::model::graph::{Node, Scan, Slice, State, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::{Axis, ValueKind};
 
@@ -38,6 +41,8 @@ pub(super) struct InStep<'a> {
     to: &'a [(ValueId, GradTarget)],
     /// Whether the step is computed again, for its derivative.
     again: bool,
+    /// Whether a thread takes some rows through all steps.
+    is_by_rows: OnceCell<bool>,
 }
 
 impl InStep<'_> {
@@ -61,9 +66,17 @@ impl InStep<'_> {
         }
         match self.scan.slices.iter().find(|of| of.slice == id) {
             Some(of) => {
-                let whole = self.outer.read(of.whole).slice;
                 let (step, each) = (self.step(), Self::each(frame, id));
-                let slice = quote!(p::step(#whole, #step, #each));
+                let slice = match frame.is_by_rows() {
+                    true => {
+                        let whole = self.outer.rows_of(of.whole);
+                        quote!(#whole.at(#step).as_slice())
+                    }
+                    false => {
+                        let whole = self.outer.read(of.whole).slice;
+                        quote!(p::step(#whole, #step, #each))
+                    }
+                };
                 let matrix = quote!(p::Matrix::new(#slice, #rows, #width));
                 Access { slice, matrix }
             }
@@ -74,20 +87,21 @@ impl InStep<'_> {
     pub(super) fn d_input(&self, frame: &ModelFrame<'_>, id: ValueId) -> TokenStream {
         if let Some(state) = self.scan.states.iter().find(|state| state.value == id) {
             let [_, before] = self.outer.d_state(state);
-            return quote!(p::GradTarget::array(&mut #before, p::WriteMode::Add));
+            return quote!(p::GradTarget::local(#before.as_mut_slice(), p::WriteMode::Add));
         }
         match self.scan.slices.iter().find(|of| of.slice == id) {
             Some(of) => {
                 let (step, each) = (self.step(), Self::each(frame, id));
-                let array = match self.outer.target_of(self.to, of.whole) {
-                    Some(GradTarget::Input(_)) | None => {
-                        let array = self.outer.d_steps(of.whole);
-                        quote!(#array)
-                    }
-                    Some(to) => self.outer.array_of(to),
+                let array = self.outer.d_slices(self.scan, self.to, of.whole);
+                let numbers = match frame.is_by_rows() {
+                    true => quote!(#array.at_mut(#step).into_mut_slice()),
+                    false => quote!(p::step_mut(#array.as_mut_slice(), #step, #each)),
                 };
-                let numbers = quote!(p::step_mut(#array.as_mut_slice(), #step, #each));
-                quote!(p::GradTarget::local(#numbers, p::WriteMode::Add))
+                let mode = match self.outer.target_of(self.to, of.whole) {
+                    Some(GradTarget::New(_)) => quote!(Overwrite),
+                    _ => quote!(Add),
+                };
+                quote!(p::GradTarget::local(#numbers, p::WriteMode::#mode))
             }
             None => match self.outer.target_of(self.to, id) {
                 Some(GradTarget::Input(id)) => self.outer.d_input(id),
@@ -105,8 +119,12 @@ impl InStep<'_> {
         let id = scan.results[index];
         let [rows, width] = frame.extents(id);
         let slice = match scan.yields.get(index) {
+            Some(of) if frame.is_by_rows() => {
+                let (whole, step) = (self.memory_of_yield(of), self.step());
+                quote!(#whole.at_mut(#step).into_mut_slice())
+            }
             Some(of) if self.again => {
-                let unread = self.outer.unread(of.whole);
+                let unread = self.memory_of_yield(of);
                 quote!(#unread.as_mut_slice())
             }
             Some(of) => {
@@ -123,12 +141,24 @@ impl InStep<'_> {
         Access { slice, matrix }
     }
 
+    /// Where a result of all steps stands. One that is computed again has a place for one step.
+    fn memory_of_yield(&self, of: &Slice) -> Ident {
+        match self.again {
+            true => self.outer.unread(of.whole),
+            false => self.outer.value(of.whole),
+        }
+    }
+
     pub(super) fn d_result(&self, frame: &ModelFrame<'_>, index: usize, of: ValueId) -> Access {
         let scan = self.scan;
         let [rows, width] = frame.extents(of);
         let each = Self::each(frame, scan.results[index]);
         let step = self.step();
         let slice = match (scan.yields.get(index), self.d_results.get(index)) {
+            (Some(of), _) if frame.is_by_rows() => {
+                let all = self.outer.d_steps(of.whole);
+                quote!(#all.at(#step).as_slice())
+            }
             (Some(_), Some(Some(gradient))) => {
                 let whole = &gradient.slice;
                 quote!(p::step(#whole, #step, #each))
@@ -153,20 +183,31 @@ impl InStep<'_> {
         gradients: &Gradients,
     ) -> Option<TokenStream> {
         let place = frame.product_of_step(self.scan, node)?;
-        let weights = frame.weights(place);
         let all = self.outer.d_product(node);
         let (d_y, numbers) = (gradients.matrix(), gradients.slice());
         let d_x = gradients.targets();
         let step = self.step();
+        let input_backward = |d_y: &TokenStream| match frame.is_by_rows() {
+            true => {
+                let weights = self.outer.packed_backward(node);
+                quote!(p::packed_input_backward(&#weights, #d_y, #(&mut #d_x,)* gradients);)
+            }
+            false => {
+                let weights = frame.weights(place);
+                quote!(#weights.input_backward(#d_y, #(&mut #d_x,)* gradients);)
+            }
+        };
         if !node.others.is_empty() {
             let parts = gradients.parts();
+            let input_backward = input_backward(&quote!(#all.at(#step).view()));
             return Some(quote! {
                 p::join_columns([#(#parts),*], #all.at_mut(#step).view_mut());
-                #weights.input_backward(#all.at(#step).view(), #(&mut #d_x,)* gradients);
+                #input_backward
             });
         }
+        let input_backward = input_backward(d_y);
         Some(quote! {
-            #weights.input_backward(#d_y, #(&mut #d_x,)* gradients);
+            #input_backward
             #all.at_mut(#step).as_mut_slice().copy_from_slice(#numbers);
         })
     }
@@ -198,6 +239,7 @@ impl ModelFrame<'_> {
                 d_results,
                 to,
                 again: false,
+                is_by_rows: OnceCell::new(),
             },
             run,
         )
@@ -244,14 +286,41 @@ impl ModelFrame<'_> {
         self.named(whole, |name| format!("d_all_{name}"))
     }
 
+    /// The gradients of a sequence that the steps read.
+    fn d_slices(&self, scan: &Scan, to: &[(ValueId, GradTarget)], whole: ValueId) -> Ident {
+        let buffer = self
+            .target_of(to, whole)
+            .filter(|_| !self.is_apart(scan, to, whole))
+            .and_then(GradTarget::buffer);
+        buffer.map_or_else(|| self.d_steps(whole), |buffer| self.buffer(buffer))
+    }
+
+    /// Whether the gradients of the slices of a value stand in an array of their own: the value is an input of the model, or the steps read it
+    /// as it is, too, and one operation may write both gradients.
+    fn is_apart(&self, scan: &Scan, to: &[(ValueId, GradTarget)], whole: ValueId) -> bool {
+        match self.target_of(to, whole).map(GradTarget::buffer) {
+            Some(Some(buffer)) => scan.wholes().any(|id| {
+                let to = self.target_of(to, id);
+                to.and_then(GradTarget::buffer) == Some(buffer)
+            }),
+            of_input => of_input.is_some(),
+        }
+    }
+
     /// A kept value of all steps.
     fn all_of(&self, id: ValueId) -> Ident {
         self.named(id, |name| format!("{name}_all"))
     }
 
+    /// A value that is there behind this scan alone. Its results may be values from outside, which others return as well.
+    fn defined_first(&self, scan: &Scan) -> ValueId {
+        let defined = scan.defined();
+        defined.first().copied().unwrap_or(scan.results[0])
+    }
+
     /// What the steps keep beside floats.
     fn kept_of_steps(&self, scan: &Scan) -> Ident {
-        let id = scan.results[0];
+        let id = self.defined_first(scan);
         self.named(id, |name| format!("{name}_of_steps"))
     }
 
@@ -346,7 +415,7 @@ impl ModelFrame<'_> {
     /// The type of what a step keeps beside floats.
     fn step_type(&self, scan: &Scan) -> Ident {
         let module = self.model().module(scan.module);
-        let index = scan.results[0].0;
+        let index = self.defined_first(scan).0;
         format_ident!("___{}Step{index}", module.name)
     }
 

@@ -131,7 +131,15 @@ impl ModelFrame<'_> {
             let all = self.kept_of_steps(scan);
             let ty = self.step_type(scan);
             let rev = (!scan.reverse).then(|| quote!(.rev()));
+            let is_by_rows = inner.is_by_rows();
+            if is_by_rows {
+                self.pack_backward(lines, scan, inner);
+            }
             lines.line(match fields.is_empty() {
+                true if is_by_rows => {
+                    let steps = quote!(for #step in (0..#count) #rev { #body });
+                    self.backward_by_rows(scan, inner, &count, &steps)
+                }
                 true => quote!(for #step in (0..#count) #rev { #body }),
                 false => quote! {
                     for (#step, round) in (0..#count) #rev.zip(#all.into_iter().rev()) {
@@ -174,23 +182,15 @@ impl ModelFrame<'_> {
                 self.make(lines, &self.d_steps(of.whole), "zeros", of.slice);
             }
         }
-        for of in self.slices_of_inputs(scan, to) {
+        for of in self.slices_apart(scan, to) {
             self.make(lines, &self.d_steps(of), "zeros", of);
         }
     }
 
-    /// The inputs of the model that have the steps in front.
-    pub(super) fn slices_of_inputs(
-        &self,
-        scan: &Scan,
-        to: &[(ValueId, GradTarget)],
-    ) -> Vec<ValueId> {
+    /// The values whose slices have their gradients in arrays of their own.
+    pub(super) fn slices_apart(&self, scan: &Scan, to: &[(ValueId, GradTarget)]) -> Vec<ValueId> {
         let wholes = scan.slices.iter().map(|of| of.whole);
-        let of_inputs = wholes.filter(|id| {
-            let to = self.target_of(to, *id);
-            matches!(to, Some(GradTarget::Input(_)))
-        });
-        of_inputs.collect()
+        wholes.filter(|id| self.is_apart(scan, to, *id)).collect()
     }
 
     pub(super) fn step_backward(
@@ -255,7 +255,7 @@ impl ModelFrame<'_> {
                 lines.drop(&self.d_steps(of.whole));
             }
         }
-        for id in self.slices_of_inputs(scan, to) {
+        for id in self.slices_apart(scan, to) {
             let name = self.d_steps(id);
             add(lines, id, &name);
             lines.drop(&name);

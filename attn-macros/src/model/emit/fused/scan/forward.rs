@@ -54,7 +54,7 @@ impl ModelFrame<'_> {
             });
             lines.take(&name, self.footprint_of_steps(&footprint, *id));
         }
-        let start_segment = self.make_starts(lines, scan);
+        let start_segment = self.make_starts(lines, scan, inner.is_by_rows());
         let fields = block::kept_of_step(inner);
         let all = self.kept_of_steps(scan);
         let ty = self.step_type(scan);
@@ -86,8 +86,7 @@ impl ModelFrame<'_> {
         let step = self.own("step", 0);
         let rev = scan.reverse.then(|| quote!(.rev()));
         let states = self.pairs(scan);
-        lines.line(quote! {
-            #make
+        let steps = quote! {
             for #step in (0..#count) #rev {
                 #start_segment
                 #keep
@@ -95,7 +94,14 @@ impl ModelFrame<'_> {
                 #body
                 #push
             }
-        });
+        };
+        match inner.is_by_rows() {
+            true => {
+                self.pack_forward(lines, scan, inner);
+                lines.line(self.forward_by_rows(scan, inner, &steps));
+            }
+            false => lines.line(quote!(#make #steps)),
+        }
         self.last_states(lines, scan, &end);
         let in_segments = self.is_in_segments(scan);
         for state in &scan.states {

@@ -17,6 +17,8 @@
 //! The values of the steps of a segment stand where those of all steps do otherwise. The gradients of weights are a product for each
 //! segment.
 
+use std::cell::OnceCell;
+
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
@@ -48,13 +50,13 @@ impl ModelFrame<'_> {
     }
 
     /// A state before each segment.
-    fn starts(&self, state: &State) -> Ident {
+    pub(super) fn starts(&self, state: &State) -> Ident {
         self.named(state.value, |name| format!("{name}_starts"))
     }
 
     /// The seeds of all steps.
     pub(super) fn seeds(&self, scan: &Scan) -> Ident {
-        self.named(scan.results[0], |name| format!("{name}_seeds"))
+        self.named(self.defined_first(scan), |name| format!("{name}_seeds"))
     }
 
     /// The memory of a result that is computed again and not read.
@@ -70,7 +72,12 @@ impl ModelFrame<'_> {
     }
 
     /// Makes the memory of what is kept. Returns the lines that keep the states where a segment begins.
-    pub(super) fn make_starts(&self, lines: &mut TrackedCode, scan: &Scan) -> TokenStream {
+    pub(super) fn make_starts(
+        &self,
+        lines: &mut TrackedCode,
+        scan: &Scan,
+        is_by_rows: bool,
+    ) -> TokenStream {
         if !self.is_in_segments(scan) {
             return TokenStream::new();
         }
@@ -95,10 +102,14 @@ impl ModelFrame<'_> {
             }
         });
         let copies: TokenStream = copies.collect();
-        lines.line(quote! {
-            let #seeds = p::Seeds::default();
-            let recorded = || #seeds.record(random);
-            let of_steps = random.with(&recorded);
+        lines.line(quote!(let #seeds = p::Seeds::default();));
+        // Rows by themselves draw nothing.
+        let random = (!is_by_rows).then(|| {
+            lines.line(quote! {
+                let recorded = || #seeds.record(random);
+                let of_steps = random.with(&recorded);
+            });
+            quote!(let random = of_steps;)
         });
         let begins = match scan.reverse {
             true => {
@@ -107,7 +118,7 @@ impl ModelFrame<'_> {
             false => quote!(#step % p::segment_length(#count) == 0),
         };
         quote! {
-            let random = of_steps;
+            #random
             if keep && (#begins) {
                 #copies
             }
@@ -124,6 +135,11 @@ impl ModelFrame<'_> {
         let (count, extent) = (size(&scan.axis), self.extent_of_axis(&scan.axis));
         let [length, places] = [&count, &extent].map(|size| quote!(p::segment_length(#size)));
         let arrays = self.make_segment(lines, scan, inner, [&length, &places]);
+        let is_by_rows = inner.is_by_rows();
+        if is_by_rows {
+            self.pack_forward(lines, scan, inner);
+            self.pack_backward(lines, scan, inner);
+        }
         let [begin, end] = self.bounds();
         let (step, segment) = (self.own("step", 0), self.own("segment", 0));
         let mut of_segment = TrackedCode::default();
@@ -151,6 +167,10 @@ impl ModelFrame<'_> {
         let rev = (!scan.reverse).then(|| quote!(.rev()));
         let ty = self.step_type(scan);
         of_segment.line(match rounds {
+            None if is_by_rows => {
+                let steps = quote!(for #step in (#begin..#end) #rev { #body });
+                self.backward_by_rows(scan, inner, &quote!(#end - #begin), &steps)
+            }
             None => quote!(for #step in (#begin..#end) #rev { #body }),
             Some(all) => quote! {
                 for (#step, round) in (#begin..#end) #rev.zip(#all.into_iter().rev()) {
@@ -216,6 +236,7 @@ impl ModelFrame<'_> {
             d_results: &[],
             to: &[],
             again: true,
+            is_by_rows: OnceCell::new(),
         };
         self.in_step(again, |inner| {
             let fields = block::kept_of_step(inner);
@@ -238,6 +259,11 @@ impl ModelFrame<'_> {
             let push = all
                 .iter()
                 .map(|all| quote!(#all.push(#ty { #(#fields,)* __types: p::PhantomData });));
+            if inner.is_by_rows() {
+                let steps = quote!(for #step in (#begin..#end) #rev { #states #body });
+                lines.line(self.forward_by_rows(scan, inner, &steps));
+                return None;
+            }
             lines.line(quote! {
                 #seeds.go_to(#done, #count);
                 let again = || #seeds.again();
