@@ -1,7 +1,7 @@
 //! Products with a packed right side, on all threads.
 //!
 //! The result is cut into parts. A thread packs the columns of a part, which then stay in the second-level cache, and multiplies them with the
-//! rows of the part. The order of a sum is that of the depth, so the bits depend neither on the parts nor on the number of threads.
+//! rows of the part. Columns that are near each other already are read where they stand. The order of a sum is that of the depth, so the bits depend neither on the parts nor on the number of threads.
 
 use std::{mem, ops::Range};
 

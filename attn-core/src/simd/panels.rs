@@ -2,8 +2,8 @@
 //!
 //! The numbers of the right side are copied to panels first, in the order in which the microkernel reads them: a panel has
 //! [`panel_columns`] columns, and the numbers of a depth stand side by side, `[depth, columns]`. Whoever packs them decides where they come
-//! from: a matrix with any strides, or an image whose patches are nowhere a matrix. The rows of the left side are read where they stand, a
-//! number at a time: they may have any strides.
+//! from: a matrix with any strides, or an image whose patches are nowhere a matrix. The columns of a matrix with contiguous rows need not be
+//! copied ([`Panels::in_place`]). The rows of the left side are read where they stand, a number at a time: they may have any strides.
 //!
 //! ```text
 //! to[i][j] = start + Σ_k rows[i][k] columns[k][j]     for a tile of rows `i` and columns `j`: vectors along `j`, numbers of `i` in every lane
