@@ -103,7 +103,7 @@ fn row([n, inputs, outputs]: [usize; 3]) {
         turns(
             outputs,
             inputs,
-            |to| linear::add_gradients(d_y, x, Some(to), None),
+            |to| linear::parameter_gradients(d_y, x, WriteMode::Add, Some(to), None),
             |to| multiply(y_wide, x, to),
         ),
     ];

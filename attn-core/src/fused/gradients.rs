@@ -13,7 +13,11 @@ use super::{
     finished::{Finished, Watch},
     zeros,
 };
-use crate::{Backend, Element, Host, kernel::elementwise, simd::call};
+use crate::{
+    Backend, Element, Host,
+    kernel::elementwise,
+    simd::{WriteMode, call},
+};
 
 /// References to the gradients of contiguous tensors. They do not keep the tensors' data alive.
 pub struct GradientRefs<E: Element, D: Host<E>>(Vec<GradientRef<E, D>>);
@@ -162,8 +166,8 @@ pub(crate) fn merge<E: Element, D: Backend<E>>(
 
 /// The current gradients of an operation's operands, to add to.
 ///
-/// The gradients of a trainer stay from step to step, in one buffer. The first access in a step sets a gradient to 0, so one that no code
-/// accesses is known to be missing, and costs nothing.
+/// The gradients of a trainer stay from step to step, in one buffer. The first access in a step overwrites a gradient, or sets it to 0, so one
+/// that no code accesses is known to be missing, and costs nothing.
 #[derive(Debug, Default)]
 pub struct Gradients<E> {
     slots: Vec<Gradient<E>>,
@@ -215,8 +219,8 @@ impl<E: Element> Gradient<E> {
         }
     }
 
-    /// The numbers, to add to. `in_arena` is its range of the buffer.
-    fn numbers_mut<'a>(&'a mut self, in_arena: &'a mut [E]) -> &'a mut [E] {
+    /// The numbers, to add to, or to overwrite. `in_arena` is its range of the buffer.
+    fn numbers_mut<'a>(&'a mut self, in_arena: &'a mut [E], into: WriteMode) -> &'a mut [E] {
         let is_given = std::mem::replace(&mut self.is_given, true);
         match &mut self.memory {
             Memory::Own { numbers, len } => {
@@ -226,7 +230,7 @@ impl<E: Element> Gradient<E> {
                 numbers
             }
             Memory::Arena(_) => {
-                if !is_given {
+                if !is_given && into == WriteMode::Add {
                     elementwise::clear(in_arena);
                 }
                 in_arena
@@ -343,12 +347,21 @@ impl<E: Element> Gradients<E> {
     pub fn of(&mut self, slot: Slot) -> &mut [E] {
         self.finished.check(slot);
         let gradient = &mut self.slots[slot.index()];
-        gradient.numbers_mut(&mut self.arena[gradient.range()])
+        gradient.numbers_mut(&mut self.arena[gradient.range()], WriteMode::Add)
     }
 
     /// The gradients of several slots, for simultaneous writing; none of a slot that is there twice.
     pub(super) fn get_disjoint<const N: usize>(
         &mut self,
+        slots: [Option<Slot>; N],
+    ) -> [Option<&mut [E]>; N] {
+        self.get_disjoint_to(WriteMode::Add, slots)
+    }
+
+    /// [`get_disjoint`](Self::get_disjoint), to add to, or to overwrite.
+    fn get_disjoint_to<const N: usize>(
+        &mut self,
+        into: WriteMode,
         slots: [Option<Slot>; N],
     ) -> [Option<&mut [E]>; N] {
         slots
@@ -365,19 +378,46 @@ impl<E: Element> Gradients<E> {
             let is_here = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.index() == index);
             if let Some(place) = slots.iter().position(is_here) {
                 let in_arena = in_arena[place].take();
-                found[place] = in_arena.map(|in_arena| gradient.numbers_mut(in_arena));
+                found[place] = in_arena.map(|in_arena| gradient.numbers_mut(in_arena, into));
             }
         }
         found
     }
 
-    /// The gradients of a weight and of its bias, those that are wanted.
+    /// The gradients of a weight and of its bias, those that are wanted, to add to.
     ///
     /// # Panics
     /// If a slot belongs to another operation, or both are the same.
     pub(crate) fn of_affine(&mut self, weight: Slot, bias: Option<Slot>) -> [Option<&mut [E]>; 2] {
+        self.of_affine_to(WriteMode::Add, weight, bias)
+    }
+
+    /// [`of_affine`](Self::of_affine), for a caller that computes all of their numbers. They are to be overwritten if none is given yet.
+    ///
+    /// # Panics
+    /// As [`of_affine`](Self::of_affine).
+    pub(crate) fn write_affine(
+        &mut self,
+        weight: Slot,
+        bias: Option<Slot>,
+    ) -> ([Option<&mut [E]>; 2], WriteMode) {
         let slots = [weight.wanted(), bias.and_then(Slot::wanted)];
-        let found = self.get_disjoint(slots);
+        let mut given = slots.iter().flatten().map(|slot| &self.slots[slot.index()]);
+        let into = match given.any(|gradient| gradient.is_given) {
+            true => WriteMode::Add,
+            false => WriteMode::Overwrite,
+        };
+        (self.of_affine_to(into, weight, bias), into)
+    }
+
+    fn of_affine_to(
+        &mut self,
+        into: WriteMode,
+        weight: Slot,
+        bias: Option<Slot>,
+    ) -> [Option<&mut [E]>; 2] {
+        let slots = [weight.wanted(), bias.and_then(Slot::wanted)];
+        let found = self.get_disjoint_to(into, slots);
         for (slot, found) in slots.iter().zip(&found) {
             assert_eq!(
                 slot.is_some(),
@@ -513,6 +553,31 @@ mod tests {
         assert!(gradients.given(weight).is_some());
         assert!(gradients.given(frozen).is_none());
         assert_eq!(gradients.len(), 5);
+    }
+
+    #[test]
+    fn the_first_gradients_of_a_step_are_overwritten() {
+        let mut gradients = Gradients::<f32>::of_parameters([(1, Some(0..1)), (1, Some(1..2))]);
+        gradients.allocate();
+        let [weight, bias] = [Slot::new(0), Slot::new(1)];
+        let write = |gradients: &mut Gradients<f32>| {
+            let (found, into) = gradients.write_affine(weight, Some(bias));
+            for to in found.into_iter().flatten() {
+                match into {
+                    WriteMode::Overwrite => to[0] = 2.0,
+                    WriteMode::Add => to[0] += 2.0,
+                }
+            }
+            [weight, bias].map(|slot| gradients.given(slot).map(|numbers| numbers[0]))
+        };
+        for _ in 0..2 {
+            assert_eq!(write(&mut gradients), [Some(2.0); 2]);
+            assert_eq!(write(&mut gradients), [Some(4.0); 2]);
+            gradients.forget();
+        }
+        // One that is given already is added to, and the other one is 0 before.
+        gradients.of(weight)[0] = 3.0;
+        assert_eq!(write(&mut gradients), [Some(5.0), Some(2.0)]);
     }
 
     #[test]

@@ -268,7 +268,7 @@ impl<E: Element> Projection<E> {
             let d_weight = d_weight.as_deref_mut().map(|to| &mut to[numbers]);
             let d_weight = d_weight.map(|to| MatrixMut::new(to, width, self.input));
             let d_bias = d_bias.as_deref_mut().map(|to| &mut to[outputs]);
-            linear::add_gradients(d_y, x, d_weight, d_bias);
+            linear::parameter_gradients(d_y, x, WriteMode::Add, d_weight, d_bias);
         }
         if let Some((numbers, mut into)) = d_x.numbers_mut(gradients) {
             let mut d_x = MatrixMut::new(numbers, x.rows(), self.input);
@@ -289,9 +289,9 @@ impl<E: Element> Projection<E> {
         let mut start = 0;
         for part in &self.parts {
             let d_y = d_y.some_cols(start..start + part.outputs);
-            let [d_weight, d_bias] = gradients.of_affine(part.weight, part.bias);
+            let ([d_weight, d_bias], into) = gradients.write_affine(part.weight, part.bias);
             let d_weight = d_weight.map(|to| MatrixMut::new(to, part.outputs, self.input));
-            linear::add_gradients(d_y, x, d_weight, d_bias);
+            linear::parameter_gradients(d_y, x, into, d_weight, d_bias);
             start += part.outputs;
         }
     }

@@ -151,7 +151,8 @@ compiled! {
         for_each(all, |(part, mut d_w, mut d_b)| {
             for part in part.chunks(PART) {
                 let [d_y, x] = [d_y.rows(part), x.rows(part)];
-                linear::add_gradients(d_y.read(), x.read(), d_w.as_mut().map(MatrixMut::reborrow), d_b.as_deref_mut());
+                let d_w = d_w.as_mut().map(MatrixMut::reborrow);
+                linear::parameter_gradients(d_y.read(), x.read(), WriteMode::Add, d_w, d_b.as_deref_mut());
             }
         });
     }

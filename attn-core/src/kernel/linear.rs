@@ -11,10 +11,11 @@
 
 use super::compiled::compiled;
 use super::multiply::{Start, multiply};
-use super::outer_products::{add_outer_products, add_sums};
+use super::outer_products::{column_sums, outer_products};
+use super::packed::{Transposed, multiply_packed};
 use super::parallel::{SMALL, for_each, threads};
 use super::{Matrix, MatrixMut, Pooled};
-use crate::simd::{WriteMode, dots_of_rows};
+use crate::simd::{Initial, WriteMode, dots_of_rows};
 
 /// With fewer rows than this, the weights are read where they stand. For more rows, copying them to contiguous rows for `gemm` costs
 /// less than it saves. Measured on a Zen 5 with AVX-512, for weights from 256 x 768 to 1024 x 4096: with 8 rows the copy takes 2 to
@@ -55,11 +56,11 @@ compiled! {
             bias.is_none_or(|bias| bias.len() == y.cols()),
             "one bias per output"
         );
-        let start = bias.map_or(Start::Zero, Start::Row);
         if x.rows() < FEW_ROWS {
-            multiply_rows(x, w, start, y);
+            multiply_rows(x, w, Start::bias(bias), y);
         } else {
-            multiply(y, start, x, w.transposed());
+            let initial = bias.map_or(Initial::Zero, Initial::OfColumns);
+            multiply_packed([y], initial, x, &Transposed(w));
         }
     }
 
@@ -77,21 +78,22 @@ compiled! {
         multiply(d_x, into.into(), d_y, w);
     }
 
-    /// `dW += dyᵀ x` and `db += Σ rows of dy`, those of the two that are there, for `d_y [n, out]`, `x [n, in]`, `d_w [out, in]` and
-    /// `d_b [out]`.
+    /// `dW = dyᵀ x` and `db = Σ rows of dy`, or `dW += ..` and `db += ..`, those of the two that are there, for `d_y [n, out]`, `x [n, in]`,
+    /// `d_w [out, in]` and `d_b [out]`.
     ///
     /// # Panics
     /// If the shapes do not fit.
     #[track_caller]
-    pub fn add_gradients<E>(
+    pub fn parameter_gradients<E>(
         d_y: Matrix<'_, E>,
         x: Matrix<'_, E>,
+        into: WriteMode,
         d_w: Option<MatrixMut<'_, E>>,
         d_b: Option<&mut [E]>,
     ) {
         match (d_w, d_b) {
-            (Some(d_w), d_b) => add_outer_products(d_w, d_y, x, d_b.unwrap_or_default()),
-            (None, Some(d_b)) => add_sums(d_y, d_b),
+            (Some(d_w), d_b) => outer_products(d_w, into, d_y, x, d_b.unwrap_or_default()),
+            (None, Some(d_b)) => column_sums(into, d_y, d_b),
             (None, None) => {}
         }
     }
@@ -205,7 +207,7 @@ mod tests {
             let mut d_w = vec![1.0; outputs * width];
             let mut d_b = vec![1.0; outputs];
             let to = MatrixMut::new(&mut d_w, outputs, width);
-            add_gradients(d, x, Some(to), Some(&mut d_b));
+            parameter_gradients(d, x, WriteMode::Add, Some(to), Some(&mut d_b));
             let term = |o, k| 1.0 + (0..n).map(|i| d.get(i, o) * x.get(i, k)).sum::<f64>();
             near(&d_w, &term, width);
             let term = |o, _| 1.0 + (0..n).map(|i| d.get(i, o)).sum::<f64>();
@@ -242,7 +244,8 @@ mod tests {
             let mut d_w = vec![1.0; outputs * width];
             let to = MatrixMut::new(&mut d_w, outputs, width);
             let mut d_b = vec![1.0; outputs];
-            add_gradients(d, Matrix::new(&x, n, width), Some(to), Some(&mut d_b));
+            let rows = Matrix::new(&x, n, width);
+            parameter_gradients(d, rows, WriteMode::Add, Some(to), Some(&mut d_b));
             let want = slopes(&w, |w| loss(&x, w, &bias));
             let want: Vec<f64> = want.iter().map(|x| 1.0 + x).collect();
             assert_close("weights", &d_w, &want, Absolute(1e-8));
@@ -302,7 +305,7 @@ mod tests {
                 let mut d_w = vec![0.0; outputs * width];
                 let mut d_b = vec![0.0; outputs];
                 let to = MatrixMut::new(&mut d_w, outputs, width);
-                add_gradients(d_y, x, Some(to), Some(&mut d_b));
+                parameter_gradients(d_y, x, WriteMode::Add, Some(to), Some(&mut d_b));
                 (y, d_x, d_w, d_b)
             });
         }

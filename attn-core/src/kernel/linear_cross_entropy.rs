@@ -335,7 +335,7 @@ impl<'a, E: Kernels> Classified<'a, E> {
                 MatrixMut::new(some, classes.len(), width)
             });
             let d_bias = to.bias.as_deref_mut().map(|bias| &mut bias[classes]);
-            linear::add_gradients(block.as_ref(), self.x, d_weight, d_bias);
+            linear::parameter_gradients(block.as_ref(), self.x, WriteMode::Add, d_weight, d_bias);
         }
     }
 

@@ -4,13 +4,13 @@
 //! to += aᵀ b = Σ_r a_rᵀ b_r
 //! ```
 //!
-//! There are many rows, and the result is small. The rows of `b` are packed, and the columns of `a` read where they stand.
+//! There are many rows, and the result is small. Both sides are read where they stand, or the rows of `b` are packed.
 
 use super::packed::multiply_and_sum;
 use super::{Matrix, MatrixMut, Pooled};
-use crate::simd::Initial;
+use crate::simd::{Initial, WriteMode};
 
-/// `to += aᵀ b`, and adds the sum of every column of `a` to its element of `sums`, if there are any.
+/// `to = aᵀ b` or `to += aᵀ b`, and writes or adds the sum of every column of `a` to its element of `sums`, if there are any.
 ///
 /// `a`: `[depth, rows]`, `b`: `[depth, cols]`, `to`: `[rows, cols]`, `sums`: `[rows]`. The rows of `a` and `b` are contiguous.
 /// The order in which an element is summed depends on the depth only.
@@ -18,8 +18,9 @@ use crate::simd::Initial;
 /// # Panics
 /// If the shapes do not fit.
 #[track_caller]
-pub(super) fn add_outer_products<E: Pooled>(
+pub(super) fn outer_products<E: Pooled>(
     to: MatrixMut<'_, E>,
+    into: WriteMode,
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
     sums: &mut [E],
@@ -42,13 +43,17 @@ pub(super) fn add_outer_products<E: Pooled>(
     if rows == 0 {
         return;
     }
-    multiply_and_sum([to], Initial::Old, a.transposed(), &b, sums);
+    let initial = match into {
+        WriteMode::Overwrite => Initial::Zero,
+        WriteMode::Add => Initial::Old,
+    };
+    multiply_and_sum([to], initial, a.transposed(), &b, sums);
 }
 
-/// The sums of [`add_outer_products`] alone, with the same bits.
-pub(super) fn add_sums<E: Pooled>(a: Matrix<'_, E>, sums: &mut [E]) {
+/// The sums of [`outer_products`] alone, with the same bits.
+pub(super) fn column_sums<E: Pooled>(into: WriteMode, a: Matrix<'_, E>, sums: &mut [E]) {
     let to = MatrixMut::without_cols(a.cols());
-    add_outer_products(to, a, Matrix::without_cols(a.rows()), sums);
+    outer_products(to, into, a, Matrix::without_cols(a.rows()), sums);
 }
 
 #[cfg(test)]
@@ -103,7 +108,7 @@ mod tests {
                 let mut to = vec![2.0; rows * (cols + 1)];
                 let mut sums = vec![3.0; rows];
                 let result = MatrixMut::strided(&mut to, rows, cols, cols + 1);
-                add_outer_products(result, a, b, &mut sums);
+                outer_products(result, WriteMode::Add, a, b, &mut sums);
                 let result: Vec<f32> = to
                     .chunks(cols + 1)
                     .flat_map(|row| &row[..cols])
@@ -115,6 +120,14 @@ mod tests {
                 assert!(to.chunks(cols + 1).all(|row| row[cols] == 2.0), "{what}");
                 let ones = vec![1.0; depth];
                 let want = naive(3.0, a, Matrix::new(&ones, depth, 1));
+                assert_close(&what, &sums, &want, Absolute(tolerance));
+                // The same over numbers that are not read.
+                let mut written = vec![f32::NAN; rows * cols];
+                let view = MatrixMut::new(&mut written, rows, cols);
+                sums.fill(f32::NAN);
+                outer_products(view, WriteMode::Overwrite, a, b, &mut sums);
+                assert_close(&what, &written, &naive(0.0, a, b), Absolute(tolerance));
+                let want = naive(0.0, a, Matrix::new(&ones, depth, 1));
                 assert_close(&what, &sums, &want, Absolute(tolerance));
             }
         });
@@ -128,8 +141,9 @@ mod tests {
         let mut product = [0.0];
         let mut sums = [0.0];
         let column = Matrix::new(&a, depth, 1);
-        add_outer_products(
+        outer_products(
             MatrixMut::new(&mut product, 1, 1),
+            WriteMode::Add,
             column,
             column,
             &mut sums,
@@ -150,7 +164,8 @@ mod tests {
             same_for_all_threads(|| {
                 let mut to = vec![E::ONE; rows * cols];
                 let mut sums = vec![E::ONE; rows];
-                add_outer_products(MatrixMut::new(&mut to, rows, cols), a, b, &mut sums);
+                let view = MatrixMut::new(&mut to, rows, cols);
+                outer_products(view, WriteMode::Add, a, b, &mut sums);
                 (to, sums)
             });
         }
@@ -171,7 +186,7 @@ mod tests {
             let mut to = vec![0.5; a.cols() * b.cols()];
             let mut sums = vec![0.5; a.cols()];
             let view = MatrixMut::new(&mut to, a.cols(), b.cols());
-            add_outer_products(view, a, b, &mut sums);
+            outer_products(view, WriteMode::Add, a, b, &mut sums);
             (to, sums)
         };
         // Forced, so that no other test changes it meanwhile.
@@ -188,7 +203,7 @@ mod tests {
                     assert_eq!(sums, all_sums[some_rows.clone()], "{some_rows:?}");
                 }
                 let mut sums = vec![0.5; some_rows.len()];
-                add_sums(a.some_cols(some_rows.clone()), &mut sums);
+                column_sums(WriteMode::Add, a.some_cols(some_rows.clone()), &mut sums);
                 assert_eq!(sums, all_sums[some_rows.clone()], "{some_rows:?} alone");
             }
         });
@@ -199,7 +214,13 @@ mod tests {
     fn the_number_of_sums_is_checked() {
         let a = Matrix::new(&[0.0; 6], 3, 2);
         let b = Matrix::new(&[0.0; 15], 3, 5);
-        add_outer_products(MatrixMut::new(&mut [0.0; 10], 2, 5), a, b, &mut [0.0; 3]);
+        outer_products(
+            MatrixMut::new(&mut [0.0; 10], 2, 5),
+            WriteMode::Add,
+            a,
+            b,
+            &mut [0.0; 3],
+        );
     }
 
     #[test]
@@ -207,6 +228,12 @@ mod tests {
     fn mismatched_shapes_are_refused() {
         let a = Matrix::new(&[0.0; 6], 3, 2);
         let b = Matrix::new(&[0.0; 20], 4, 5);
-        add_outer_products(MatrixMut::new(&mut [0.0; 10], 2, 5), a, b, &mut []);
+        outer_products(
+            MatrixMut::new(&mut [0.0; 10], 2, 5),
+            WriteMode::Add,
+            a,
+            b,
+            &mut [],
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Products with a packed right side, on all threads.
 //!
 //! The result is cut into parts. A thread packs the columns of a part, which then stay in the second-level cache, and multiplies them with the
-//! rows of the part. The order of a sum is that of the depth, so the bits depend neither on the parts nor on the number of threads.
+//! rows of the part. Columns that are near each other already are read where they stand. The order of a sum is that of the depth, so the bits depend neither on the parts nor on the number of threads.
 
 use std::{mem, ops::Range};
 
@@ -9,8 +9,11 @@ use smallvec::SmallVec;
 
 use super::fold::add_column_sums;
 use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
+use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, vector_columns};
+use crate::simd::{
+    Initial, Panels, TILE_ROWS, WriteMode, multiply_panels, panel_columns, vector_columns,
+};
 
 /// The bytes of the columns of a part: a half of a second-level cache.
 pub(super) const STRIP: usize = 600 * 1024;
@@ -20,6 +23,9 @@ const DEPTHS: usize = 512;
 const LEAST_ROWS: usize = 48;
 /// The tiles whose rows are summed at a time: with all depths of a block, a part of a second-level cache.
 const SUMMED_TILES: usize = 8;
+/// The most bytes between rows that are read where they stand. Of rows that are further apart, each depth is in a page of its own, and copying
+/// them first is faster.
+const NEAR: usize = 4096;
 /// The depths that are summed one after another.
 const SUMMED: usize = 256;
 
@@ -31,6 +37,12 @@ pub(super) trait Columns<E>: Sync {
 
     /// Copies some columns at some depths: `[depths, columns]`.
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>);
+
+    /// The same columns where they stand, if the microkernel can read them there as fast.
+    fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {
+        let _ = (columns, depths);
+        None
+    }
 }
 
 /// A matrix whose rows are contiguous.
@@ -40,6 +52,22 @@ impl<E: Pooled> Columns<E> for Matrix<'_, E> {
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, mut to: MatrixMut<'_, E>) {
         let from = self.part(depths, columns);
         (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
+    }
+
+    fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {
+        let rows = self.part(depths, columns);
+        (rows.row_stride() * size_of::<E>() <= NEAR).then(|| Panels::in_place(rows))?
+    }
+}
+
+/// The transpose of a matrix whose rows are contiguous: the weights of a linear map.
+pub(super) struct Transposed<'a, E>(pub(super) Matrix<'a, E>);
+
+impl<E: Pooled> Columns<E> for Transposed<'_, E> {
+    const PANELS_OF_A_THREAD: usize = 4;
+
+    fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
+        transpose(self.0.part(columns, depths), to);
     }
 }
 
@@ -56,7 +84,8 @@ pub(super) fn multiply_packed<'a, E: Pooled>(
     multiply_and_sum(to, initial, rows, columns, &mut []);
 }
 
-/// [`multiply_packed`], which adds the sum of each row to its number in `sums`, if there are any. The columns of `rows` are contiguous then.
+/// [`multiply_packed`], which adds the sum of each row to its number in `sums`, if there are any, or writes it over that if `initial` is zero. The
+/// columns of `rows` are contiguous then.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -195,13 +224,20 @@ impl<E: Pooled> Part<'_, E> {
         // Blocks of about the same depth, and one where there is no depth at all.
         let block = depth.div_ceil(depth.div_ceil(DEPTHS).max(1)).max(1);
         let panels = self.columns.len().div_ceil(width);
-        let mut packed = Buffer::uninit(panels * width * block.min(depth));
-        let mut sums = Sums::new(mem::take(&mut self.sums));
+        let mut packed = None;
+        let mut sums = Sums::new(mem::take(&mut self.sums), initial);
         for first in (0..depth.max(1)).step_by(block) {
             let depths = first..depth.min(first + block);
-            let some = &mut packed[..panels * width * depths.len()];
-            self.pack(&depths, from, some);
-            let columns = Panels::new(some, depths.len());
+            let columns = match from.in_place(self.columns.clone(), depths.clone()) {
+                Some(columns) => columns,
+                None => {
+                    let whole = || Buffer::uninit(panels * width * block.min(depth));
+                    let packed: &mut Buffer<E> = packed.get_or_insert_with(whole);
+                    let some = &mut packed[..panels * width * depths.len()];
+                    self.pack(&depths, from, some);
+                    Panels::new(some, depths.len())
+                }
+            };
             let rows = rows.some_cols(depths);
             if sums.to.is_empty() {
                 multiply_panels(&mut self.to, initial, rows, columns);
@@ -248,14 +284,19 @@ impl<E: Pooled> Part<'_, E> {
 /// Sums of rows whose numbers come in blocks of depths.
 struct Sums<'a, E> {
     to: &'a mut [E],
+    into: WriteMode,
     /// There may be many blocks.
     totals: Vec<f64>,
 }
 
 impl<'a, E: Pooled> Sums<'a, E> {
-    fn new(to: &'a mut [E]) -> Self {
+    fn new(to: &'a mut [E], initial: Initial<'_, E>) -> Self {
+        let into = match initial {
+            Initial::Zero => WriteMode::Overwrite,
+            _ => WriteMode::Add,
+        };
         let totals = vec![0.0; to.len()];
-        Self { to, totals }
+        Self { to, into, totals }
     }
 
     fn add(&mut self, rows: Matrix<'_, E>, which: Range<usize>) {
@@ -273,7 +314,11 @@ impl<'a, E: Pooled> Sums<'a, E> {
 
     fn write(self) {
         for (to, total) in self.to.iter_mut().zip(self.totals) {
-            *to += E::of_f64(total);
+            let total = E::of_f64(total);
+            *to = match self.into {
+                WriteMode::Overwrite => total,
+                WriteMode::Add => *to + total,
+            };
         }
     }
 }

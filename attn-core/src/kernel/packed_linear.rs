@@ -114,7 +114,7 @@ compiled! {
         }
         let strips = strips(to, columns, width, count.min(panels).max(1));
         for_each(strips, |(columns, mut to): (Range<usize>, Pieces<'_, E>)| {
-            let some = w.some(columns.start / width..columns.end.div_ceil(width));
+            let some = w.behind(columns.start / width);
             let initial = initial.part(0..x.rows(), columns);
             multiply_panels(&mut to, initial, x, some);
         });

@@ -268,6 +268,7 @@ pub(crate) mod slices {
         data::known,
         fused::{AffineMap, GradTarget, Gradients, Operand, VisitSlot, WantsGradient},
         kernel::{Matrix, MatrixMut, embedding, linear},
+        simd::WriteMode,
     };
 
     /// The table of an embedding, `[count, width]`. It may also be the weight of a linear layer with `count` outputs.
@@ -342,7 +343,8 @@ pub(crate) mod slices {
             gradients: &mut Gradients<E>,
         ) {
             if self.is_wanted() {
-                linear::add_gradients(d_y, x, Some(self.0.gradient_matrix(gradients)), None);
+                let to = self.0.gradient_matrix(gradients);
+                linear::parameter_gradients(d_y, x, WriteMode::Add, Some(to), None);
             }
             if let Some((numbers, into)) = d_x.numbers_mut(gradients) {
                 let to = MatrixMut::new(numbers, x.rows(), x.cols());

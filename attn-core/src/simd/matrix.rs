@@ -92,8 +92,18 @@ impl<'a, E> Matrix<'a, E> {
         (self.row_stride, self.col_stride)
     }
 
+    /// The distance between the first numbers of neighbouring rows.
+    pub fn row_stride(&self) -> usize {
+        self.row_stride
+    }
+
     pub(super) fn as_ptr(&self) -> *const E {
         self.data.as_ptr()
+    }
+
+    /// The numbers from the first one on, with those between the rows.
+    pub(super) fn numbers(&self) -> &'a [E] {
+        self.data
     }
 
     fn at(&self, row: usize, col: usize) -> usize {

@@ -2,8 +2,8 @@
 //!
 //! The numbers of the right side are copied to panels first, in the order in which the microkernel reads them: a panel has
 //! [`panel_columns`] columns, and the numbers of a depth stand side by side, `[depth, columns]`. Whoever packs them decides where they come
-//! from: a matrix with any strides, or an image whose patches are nowhere a matrix. The rows of the left side are read where they stand, a
-//! number at a time: they may have any strides.
+//! from: a matrix with any strides, or an image whose patches are nowhere a matrix. The columns of a matrix with contiguous rows need not be
+//! copied ([`Panels::in_place`]). The rows of the left side are read where they stand, a number at a time: they may have any strides.
 //!
 //! ```text
 //! to[i][j] = start + Σ_k rows[i][k] columns[k][j]     for a tile of rows `i` and columns `j`: vectors along `j`, numbers of `i` in every lane
@@ -41,11 +41,22 @@ const FEW_VECTORS: usize = 2;
 /// The most lanes of a tile.
 const MOST: usize = VECTORS * 16;
 
-/// The panels of the right side of a product: `[panels, depth, columns]`.
+/// The panels of the right side of a product: `[panels, depth, columns]`, packed or in a matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct Panels<'a, E> {
     numbers: &'a [E],
     depth: usize,
+    /// The distance between neighbouring depths.
+    stride: usize,
+    /// The distance between neighbouring panels.
+    panel_stride: usize,
+}
+
+/// A panel: at each depth, its columns are contiguous.
+#[derive(Clone, Copy)]
+struct Panel<'a, E> {
+    numbers: &'a [E],
+    stride: usize,
 }
 
 impl<'a, E> Panels<'a, E> {
@@ -62,26 +73,47 @@ impl<'a, E> Panels<'a, E> {
             "{} numbers in panels of {depth} x {width}",
             numbers.len()
         );
-        Self { numbers, depth }
+        Self {
+            numbers,
+            depth,
+            stride: width,
+            panel_stride: panel,
+        }
     }
 
-    /// Some of them.
+    /// Those from this one on.
     ///
     /// # Panics
     /// If there are fewer.
     #[must_use]
     #[track_caller]
-    pub fn some(self, panels: Range<usize>) -> Self {
-        let panel = self.depth * panel_columns::<E>();
+    pub fn behind(self, panel: usize) -> Self {
         Self {
-            numbers: &self.numbers[panels.start * panel..panels.end * panel],
+            numbers: &self.numbers[panel * self.panel_stride..],
             ..self
         }
     }
 
-    fn panel(&self, index: usize) -> &'a [E] {
-        let panel = self.depth * panel_columns::<E>();
-        &self.numbers[index * panel..][..panel]
+    /// The columns of a matrix, where they stand. `None` if the last vector is not whole, or the rows are not contiguous.
+    pub fn in_place(x: Matrix<'a, E>) -> Option<Self> {
+        let is_whole = x.cols().is_multiple_of(vector_columns::<E>());
+        (is_whole && x.has_row_slices()).then(|| Self {
+            numbers: x.numbers(),
+            depth: x.rows(),
+            stride: x.strides().0,
+            panel_stride: panel_columns::<E>(),
+        })
+    }
+
+    fn panel(&self, index: usize) -> Panel<'a, E> {
+        Panel {
+            // Without depths there are no numbers.
+            numbers: self
+                .numbers
+                .get(index * self.panel_stride..)
+                .unwrap_or_default(),
+            stride: self.stride,
+        }
     }
 }
 
@@ -210,7 +242,7 @@ impl<E: Real> Product<'_, '_, E> {
     #[inline(always)]
     fn tile<V: Vector<Element = E>, const R: usize, const N: usize>(
         &mut self,
-        b: &[E],
+        b: Panel<'_, E>,
         col: usize,
         place: Place,
         looks_ahead: bool,
@@ -344,14 +376,14 @@ impl<E: Real> Initial<'_, E> {
 fn sums<V: Vector, const R: usize, const N: usize>(
     a: Matrix<'_, V::Element>,
     first: usize,
-    b: &[V::Element],
+    b: Panel<'_, V::Element>,
     col: usize,
     looks_ahead: bool,
 ) -> [[V; N]; R] {
-    let width = panel_columns::<V::Element>();
     let depth = a.cols();
+    let last_depth = depth.saturating_sub(1) * b.stride;
     assert!(
-        first < a.rows() && b.len() == depth * width && col + N * V::LANES <= width,
+        first < a.rows() && (depth == 0 || last_depth + col + N * V::LANES <= b.numbers.len()),
         "a tile within its rows and its panel"
     );
     let (row_stride, step) = a.strides();
@@ -367,12 +399,13 @@ fn sums<V: Vector, const R: usize, const N: usize>(
     let next = (looks_ahead && step > 1).then_some(last_of_next);
     let mut at = 0;
     for k in 0..depth {
-        // SAFETY: `k` is less than the depth. So each row has a number `k`, `at` behind its first, and `width` numbers of `b` stand from `k * width`
-        // on, and the tile is within these.
+        // SAFETY: `k` is less than the depth. So each row has a number `k`, `at` behind its first, and the columns of the tile at the last depth are
+        // within the panel.
         let (a, b) = unsafe {
+            let start = k * b.stride + col;
             (
                 rows.map(|row| *row.add(at)),
-                b.get_unchecked(k * width + col..k * width + col + N * V::LANES),
+                b.numbers.get_unchecked(start..start + N * V::LANES),
             )
         };
         if let Some(next) = next {

@@ -3,9 +3,9 @@
 use super::plan::{Plan, Step, count, offsets};
 use crate::kernel::linear::{FEW_ROWS, multiply_rows};
 use crate::kernel::multiply::{self, add_product, copy};
-use crate::kernel::outer_products::add_outer_products;
+use crate::kernel::outer_products::outer_products;
 use crate::kernel::panel::Panel;
-use crate::kernel::parallel::{FEW_MULTIPLICATIONS, for_each, rows_per_task};
+use crate::kernel::parallel::{FEW_MULTIPLICATIONS, for_each};
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, dots_of_rows, product};
@@ -127,24 +127,8 @@ fn shared<E: Pooled>(to: MatrixMut<'_, E>, into: WriteMode, a: Matrix<'_, E>, b:
         return multiply::multiply(to, into.into(), a, b);
     }
     if b.has_row_slices() {
-        return add_columns(to, into, a, b);
+        return outer_products(to, into, a.transposed(), b, &mut []);
     }
     let rows = copy(a);
     multiply::multiply(to, into.into(), rows.read(), b);
-}
-
-/// The product where the columns of `a` are contiguous: a sum of outer products.
-fn add_columns<E: Pooled>(
-    mut to: MatrixMut<'_, E>,
-    into: WriteMode,
-    a: Matrix<'_, E>,
-    b: Matrix<'_, E>,
-) {
-    if into == WriteMode::Overwrite {
-        let some = rows_per_task(to.cols());
-        for_each(to.reborrow().row_chunks(some), |mut to| {
-            (0..to.rows()).for_each(|row| to.row_mut(row).fill(E::ZERO));
-        });
-    }
-    add_outer_products(to, a.transposed(), b, &mut []);
 }

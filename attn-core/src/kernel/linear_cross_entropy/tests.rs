@@ -90,7 +90,7 @@ fn unfused(case: &Case, scale: Scale<'_, f64>) -> Found {
     let to = MatrixMut::new(&mut x, rows, width);
     linear::input_gradient(d, of.weight, WriteMode::Add, to);
     let to = MatrixMut::new(&mut weight, classes, width);
-    linear::add_gradients(d, of.x, Some(to), Some(&mut bias));
+    linear::parameter_gradients(d, of.x, WriteMode::Add, Some(to), Some(&mut bias));
     Found {
         loss,
         losses,

@@ -219,7 +219,7 @@ fn an_index_that_is_none_is_refused() {
         ),
         (
             r#"{"weight_map": {}}"#,
-            "no tensor has a name that begins with",
+            "its tensors are not those of the model",
         ),
     ] {
         fs::write(&index, text).expect("it is written");
