@@ -200,6 +200,12 @@ impl Sizes {
         self.declared.iter().map(|size| size.name.to_string())
     }
 
+    /// Every constant with its value.
+    pub(super) fn values(&self) -> impl Iterator<Item = (String, ConstValue)> {
+        let values = self.declared.iter();
+        values.filter_map(|named| Some((named.name.unraw().to_string(), named.value.clone()?)))
+    }
+
     /// Notes names that stand for a size. A `const` is written in capitals, and a `let` in a block is none of them.
     pub(super) fn mention(&self, names: &[Ident]) {
         let may_be_size = |name: &&Ident| {

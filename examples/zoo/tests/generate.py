@@ -1,0 +1,193 @@
+"""Tiny random checkpoints of `transformers`, and what it computes with them.
+
+    python -m venv venv
+    venv/bin/pip install torch==2.15.0 transformers==5.24.0 numpy safetensors
+    venv/bin/python examples/zoo/tests/generate.py [FAMILY ..]
+
+For each family `NAME.safetensors` is the checkpoint and `NAME.json` its config, both as `save_pretrained` writes them. `NAME.run.safetensors`
+has inputs, results, a loss, the gradients of all parameters, and the likeliest tokens behind a prompt: f32, on the CPU, on one thread. Seeds
+are fixed. Another version of a library may give other numbers.
+
+All features of a family are on: a window is shorter than the sequence, there are fewer heads of keys than of queries, and positions go beyond
+those before a scaling.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
+    MistralConfig,
+    OPTConfig,
+    Phi3Config,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+HERE = Path(__file__).parent
+BATCH, SEQ, PROMPT, NEW = 2, 11, 7, 8
+VOCAB = 61
+# Three of four heads share their keys, and `heads * head_dim` is not `d_model`.
+LLAMA = {
+    "vocab_size": VOCAB,
+    "hidden_size": 24,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 64,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+def llama3(theta):
+    return {
+        "rope_type": "llama3",
+        "rope_theta": theta,
+        "factor": 4.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8,
+    }
+
+
+def default(theta, **more):
+    return {"rope_type": "default", "rope_theta": theta, **more}
+
+
+DECODERS = {
+    "gpt2": GPT2Config(
+        vocab_size=VOCAB, n_embd=24, n_head=4, n_layer=2, n_positions=32, layer_norm_epsilon=1e-3, bos_token_id=1, eos_token_id=2
+    ),
+    "llama": LlamaConfig(**LLAMA, head_dim=8, rope_parameters=llama3(100.0), rms_norm_eps=1e-3, tie_word_embeddings=True),
+    "smollm": LlamaConfig(**LLAMA, rope_parameters=default(1000.0), rms_norm_eps=1e-3, tie_word_embeddings=True),
+    "mistral": MistralConfig(**LLAMA, head_dim=8, rope_parameters=default(1000.0), rms_norm_eps=1e-3, sliding_window=5),
+    "qwen2": Qwen2Config(**LLAMA, rope_parameters=default(1000.0), rms_norm_eps=1e-3, tie_word_embeddings=True),
+    "qwen3": Qwen3Config(**LLAMA, head_dim=8, rope_parameters=default(1000.0), tie_word_embeddings=False),
+    # Four layers, of which two have a window, and a scale that is not that of the heads.
+    "gemma2": Gemma2Config(
+        **LLAMA | {"num_hidden_layers": 4},
+        head_dim=8,
+        rope_parameters=default(1000.0),
+        rms_norm_eps=1e-3,
+        sliding_window=5,
+        query_pre_attn_scalar=16,
+        attn_logit_softcapping=2.0,
+        final_logit_softcapping=3.0,
+    ),
+    # A round of six layers, and two more.
+    "gemma3": Gemma3TextConfig(
+        **LLAMA | {"num_hidden_layers": 8, "hidden_size": 16, "intermediate_size": 24},
+        head_dim=8,
+        rope_parameters={"sliding_attention": default(100.0), "full_attention": default(10000.0)},
+        sliding_window=5,
+        query_pre_attn_scalar=16,
+    ),
+    "phi3": Phi3Config(
+        **LLAMA, rope_parameters=default(1000.0), rms_norm_eps=1e-3, sliding_window=5, pad_token_id=0, tie_word_embeddings=False
+    ),
+    "gpt_neox": GPTNeoXConfig(
+        vocab_size=VOCAB,
+        hidden_size=32,
+        num_attention_heads=4,
+        intermediate_size=40,
+        num_hidden_layers=2,
+        layer_norm_eps=1e-3,
+        rope_parameters=default(1000.0, partial_rotary_factor=0.5),
+        bos_token_id=1,
+        eos_token_id=2,
+    ),
+    "opt": OPTConfig(
+        vocab_size=VOCAB,
+        hidden_size=24,
+        word_embed_proj_dim=24,
+        num_attention_heads=4,
+        ffn_dim=40,
+        num_hidden_layers=2,
+        max_position_embeddings=32,
+    ),
+    "llama_untied": LlamaConfig(**LLAMA, head_dim=8, rope_parameters=llama3(100.0), rms_norm_eps=1e-3, tie_word_embeddings=False),
+}
+
+
+def scattered(model, seed):
+    """Random numbers in every parameter: biases that are not 0 and gains that are not 1."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            is_gain = "norm" in name.lower() or ".ln_" in name
+            if parameter.dim() > 1:
+                parameter.copy_(0.3 * noise)
+            elif is_gain and name.endswith("weight"):
+                parameter.copy_(parameter.mean() + 0.3 * noise)
+            else:
+                parameter.copy_(0.3 * noise)
+    return model.eval()
+
+
+def ids(seed, *shape):
+    return torch.randint(3, VOCAB, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def save(name, model, run):
+    folder = HERE / f"{name}.tmp"
+    model.save_pretrained(folder)
+    (folder / "model.safetensors").rename(HERE / f"{name}.safetensors")
+    (folder / "config.json").rename(HERE / f"{name}.json")
+    for left in folder.iterdir():
+        left.unlink()
+    folder.rmdir()
+    saved = load_file(HERE / f"{name}.safetensors")
+    for key, parameter in model.named_parameters():
+        # Some files have names of older versions.
+        same = (other for other, tensor in saved.items() if torch.equal(tensor, parameter))
+        run[f"gradient.{key if key in saved else next(same)}"] = parameter.grad
+    run = {key: tensor.detach().float().contiguous().clone() for key, tensor in run.items()}
+    save_file(run, HERE / f"{name}.run.safetensors")
+
+
+def likeliest(model, prompt):
+    """The likeliest tokens behind a prompt, without a cache. No other token is nearly as likely."""
+    tokens = prompt
+    for _ in range(NEW):
+        logits = model(tokens).logits[0, -1]
+        first, second = logits.topk(2).values
+        assert first - second > 1e-3 * first.abs()
+        tokens = torch.cat((tokens, logits.argmax()[None, None]), 1)
+    return tokens[0, prompt.shape[1] :]
+
+
+def decoder(name, config):
+    config._attn_implementation = "eager"
+    model = scattered(AutoModelForCausalLM.from_config(config), 1)
+    tokens, targets, prompt = ids(2, BATCH, SEQ), ids(3, BATCH, SEQ), ids(4, 1, PROMPT)
+    logits = model(tokens).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    with torch.no_grad():
+        new = likeliest(model, prompt)
+    run = {"tokens": tokens, "targets": targets, "logits": logits, "loss": loss, "prompt": prompt, "new": new}
+    save(name, model, run)
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}")
+    chosen = sys.argv[1:]
+    for name, config in DECODERS.items():
+        if not chosen or name in chosen:
+            decoder(name, config)
+
+
+main()
