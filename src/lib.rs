@@ -38,7 +38,7 @@
 //! - [`Facts`] is the trait of `PARAMS`, `CONSTANTS`, `flops` and `summary`, for generic code.
 //! - `text` has characters, bytes and byte pairs as tokens.
 //! - `checkpoint` saves weights and the state of training. A killed process leaves a complete checkpoint. `checkpoint::layout` reads and
-//!   writes files of PyTorch and Hugging Face.
+//!   writes files of PyTorch and Hugging Face. `examples/zoo` of the repository has networks that people know, with their checkpoints.
 //! - `viz` records training, with progress and a report, and draws attention maps, as pages, SVG, or in the terminal.
 //! - [`when_rustc_says`] explains errors that come from rustc and not from the macros.
 //!

@@ -14,14 +14,19 @@
 
 mod config;
 
+pub mod bert;
+pub mod distilbert;
 pub mod gemma2;
 pub mod gemma3;
 pub mod gpt2;
+pub mod gpt_neox;
 pub mod llama;
 pub mod mistral;
+pub mod opt;
 pub mod phi3;
 pub mod qwen2;
 pub mod qwen3;
+pub mod roberta;
 pub mod smollm;
 
 use anyhow::Result;

@@ -213,3 +213,35 @@ model! {
 }
 
 compare!(phi3: Phi3, phi3);
+
+model! {
+    use zoo::gpt_neox::gpt_neox;
+
+    struct GptNeoX<vocab = 61, d_model = 32, heads = 4, hidden = 40, layers = 2, rotary_pct = 0.5, theta = 1000.0, epsilon = 1e-3>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        gpt_neox::<vocab, d_model, heads, hidden, layers, { (rotary_pct * (d_model / heads) as f64) as usize }, theta, epsilon>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(gpt_neox: GptNeoX, gpt_neox, 4);
+
+model! {
+    use zoo::opt::opt;
+
+    struct Opt<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 32>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        opt::<vocab, d_model, heads, hidden, layers, max_len>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(opt: Opt, opt);

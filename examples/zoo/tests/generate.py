@@ -20,6 +20,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
+    BertConfig,
+    BertForPreTraining,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
     Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
@@ -30,6 +34,8 @@ from transformers import (
     Phi3Config,
     Qwen2Config,
     Qwen3Config,
+    RobertaConfig,
+    RobertaForMaskedLM,
 )
 
 HERE = Path(__file__).parent
@@ -118,6 +124,23 @@ DECODERS = {
     "llama_untied": LlamaConfig(**LLAMA, head_dim=8, rope_parameters=llama3(100.0), rms_norm_eps=1e-3, tie_word_embeddings=False),
 }
 
+BERT = {
+    "vocab_size": VOCAB,
+    "hidden_size": 24,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 16,
+    "layer_norm_eps": 1e-3,
+    "pad_token_id": 1,
+}
+DISTILBERT = {"vocab_size": VOCAB, "dim": 24, "n_heads": 4, "hidden_dim": 40, "n_layers": 2, "max_position_embeddings": 16}
+ENCODERS = {
+    "bert": (BertForPreTraining, BertConfig(**BERT)),
+    "roberta": (RobertaForMaskedLM, RobertaConfig(**BERT, type_vocab_size=1)),
+    "distilbert": (DistilBertForMaskedLM, DistilBertConfig(**DISTILBERT, pad_token_id=1)),
+}
+
 
 def scattered(model, seed):
     """Random numbers in every parameter: biases that are not 0 and gains that are not 1."""
@@ -180,6 +203,32 @@ def decoder(name, config):
     save(name, model, run)
 
 
+def encoder(name, make, config):
+    """A network that predicts masked tokens. The second text is shorter."""
+    config._attn_implementation = "eager"
+    model = scattered(make(config), 1)
+    keep = torch.arange(SEQ) < torch.tensor([SEQ, 6])[:, None]
+    # The token of padding is 1.
+    tokens = ids(2, BATCH, SEQ).where(keep, 1)
+    is_masked = keep & (ids(5, BATCH, SEQ) % 3 == 0)
+    labels = ids(3, BATCH, SEQ).where(is_masked, VOCAB)
+    inputs = {"input_ids": tokens, "attention_mask": keep.long()}
+    run = {"tokens": tokens, "keep": keep, "labels": labels}
+    if name == "bert":
+        segments = (torch.arange(SEQ) > 3).long().expand(BATCH, SEQ)
+        inputs |= {"token_type_ids": segments}
+        run |= {"segments": segments, "next": torch.tensor([1, 0])}
+    results = model(**inputs)
+    logits = results[0]
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=VOCAB)
+    if name == "bert":
+        run |= {"follows": results[1]}
+        loss = loss + torch.nn.functional.cross_entropy(results[1], run["next"])
+    loss.backward()
+    # What stands behind a text is not read.
+    save(name, model, run | {"logits": logits * keep[..., None], "loss": loss})
+
+
 def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -188,6 +237,9 @@ def main():
     for name, config in DECODERS.items():
         if not chosen or name in chosen:
             decoder(name, config)
+    for name, (make, config) in ENCODERS.items():
+        if not chosen or name in chosen:
+            encoder(name, make, config)
 
 
 main()

@@ -10,6 +10,7 @@
 
 mod config;
 mod decoders;
+mod encoders;
 mod run;
 
 pub(crate) use run::Run;

@@ -70,6 +70,12 @@ impl Run {
         Cpu::default().tensor_from_vec(self.list(name), (dims[0], dims[1]))
     }
 
+    pub(crate) fn marks(&self, name: &str) -> Tensor<(usize, usize), bool, Cpu> {
+        let dims = &self.tensors[name].dims;
+        let marks = self.list(name).into_iter().map(|mark| mark != 0);
+        Cpu::default().tensor_from_vec(marks.collect(), (dims[0], dims[1]))
+    }
+
     pub(crate) fn assert_same(&self, name: &str, found: &[f32]) {
         self.assert_near(name, found, RESULTS, 0.0);
     }

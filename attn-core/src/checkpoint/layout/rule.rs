@@ -47,6 +47,8 @@ pub(super) struct Part {
     pub(super) axis: usize,
     /// The range of indices; `None` if it follows the part of the rule before.
     pub(super) range: Option<Range<usize>>,
+    /// Their axis is cut into so many equal groups, and each has such a part.
+    pub(super) groups: usize,
 }
 
 /// The order of the rows of each head.
@@ -100,14 +102,14 @@ impl Rule {
     ///
     /// PyTorch: `tensor[range]`.
     pub fn rows(self, range: Range<usize>) -> Self {
-        self.part(0, Some(range))
+        self.part(0, Some(range), 1)
     }
 
     /// Takes these columns of theirs.
     ///
     /// PyTorch: `tensor[:, range]`.
     pub fn columns(self, range: Range<usize>) -> Self {
-        self.part(1, Some(range))
+        self.part(1, Some(range), 1)
     }
 
     /// Takes the rows of theirs that follow those of the rule before, as many as ours has: queries, keys and values in one projection,
@@ -116,7 +118,17 @@ impl Rule {
     /// PyTorch: theirs is `torch.cat(.., dim=0)` of ours.
     #[doc(alias = "cat")]
     pub fn stacked(self) -> Self {
-        self.part(0, None)
+        self.part(0, None, 1)
+    }
+
+    /// The same in each of these equal groups of rows: the query, key and value of a head stand behind each other, and then those of the next
+    /// head, as in the `query_key_value` of GPT-NeoX and BLOOM. With fewer key heads than query heads a group is a key head with its queries,
+    /// as in Falcon.
+    ///
+    /// PyTorch: theirs is `torch.cat([t.view(groups, -1, t.shape[-1]) for t in (q, k, v)], dim=1).flatten(0, 1)`.
+    #[doc(alias = "cat")]
+    pub fn stacked_in_groups(self, groups: usize) -> Self {
+        self.part(0, None, groups)
     }
 
     /// Takes the columns of theirs that follow those of the rule before, as many as ours has.
@@ -124,7 +136,7 @@ impl Rule {
     /// PyTorch: theirs is `torch.cat(.., dim=1)` of ours.
     #[doc(alias = "cat")]
     pub fn side_by_side(self) -> Self {
-        self.part(1, None)
+        self.part(1, None, 1)
     }
 
     /// Converts from interleaved rotary pairs: their rotary embedding rotates the coordinates `2i` and `2i + 1` of each of these heads, as
@@ -173,8 +185,12 @@ impl Rule {
         self
     }
 
-    fn part(mut self, axis: usize, range: Option<Range<usize>>) -> Self {
-        self.part = Some(Part { axis, range });
+    fn part(mut self, axis: usize, range: Option<Range<usize>>, groups: usize) -> Self {
+        self.part = Some(Part {
+            axis,
+            range,
+            groups,
+        });
         self
     }
 
@@ -242,11 +258,19 @@ impl Display for Rule {
         if self.transposed {
             f.write_str(", transposed")?;
         }
-        if let Some(Part { axis, range }) = &self.part {
+        if let Some(Part {
+            axis,
+            range,
+            groups,
+        }) = &self.part
+        {
             let what = ["rows", "columns"][*axis];
             match range {
                 Some(range) => write!(f, ", {what} {range:?}")?,
                 None => write!(f, ", the next {what}")?,
+            }
+            if *groups != 1 {
+                write!(f, " in each of {groups} groups")?;
             }
         }
         if let Some(Heads { count, interleaved }) = self.heads {

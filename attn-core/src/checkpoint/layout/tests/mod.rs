@@ -111,6 +111,29 @@ fn the_two_names_of_a_rule_must_have_the_same_holes() {
 }
 
 #[test]
+fn parts_in_groups_equal_those_of_torch() {
+    // q = torch.arange(..).view(4, 1), k and v of two rows: torch.cat([t.view(2, -1, 1) for t in (q, k, v)], 1).flatten(0, 1)
+    let rules = ["q", "k", "v"].map(|name| Rule::new(name, "qkv").stacked_in_groups(2));
+    assert_eq!(
+        rules[0].to_string(),
+        "q <- qkv, the next rows in each of 2 groups"
+    );
+    let map = WeightMap::new(rules);
+    let fits = plan(&map, &[("q", &[4, 1]), ("k", &[2, 1]), ("v", &[2, 1])]).expect("it fits");
+    assert_eq!(fits.theirs[0].described.shape, [8, 1]);
+    assert_eq!(taken(&fits, "q"), [0, 1, 4, 5]);
+    assert_eq!(taken(&fits, "k"), [2, 6]);
+    assert_eq!(taken(&fits, "v"), [3, 7]);
+    let odd = problems(&map, &[("q", &[4, 1]), ("k", &[3, 1]), ("v", &[2, 1])]);
+    assert_eq!(
+        odd,
+        [
+            "`k <- qkv, the next rows in each of 2 groups` does not fit k, F32 [3, 1]: its 3 rows are not those of 2 groups"
+        ]
+    );
+}
+
+#[test]
 fn operations_of_a_rule_equal_those_of_torch() {
     // torch.arange(6).view(3, 2).T
     assert_eq!(
