@@ -22,10 +22,12 @@ pub mod gpt2;
 pub mod gpt_neox;
 pub mod llama;
 pub mod mistral;
+pub mod mixtral;
 pub mod opt;
 pub mod phi3;
 pub mod qwen2;
 pub mod qwen3;
+pub mod qwen3_moe;
 pub mod roberta;
 pub mod smollm;
 

@@ -245,3 +245,41 @@ model! {
 }
 
 compare!(opt: Opt, opt);
+
+model! {
+    use zoo::mixtral::mixtral;
+
+    struct Mixtral<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, hidden = 16, layers = 2, experts = 4, chosen = 2, theta = 1000.0,
+        epsilon = 1e-3,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        mixtral::<vocab, d_model, heads, kv_heads, hidden, layers, experts, chosen, theta, epsilon>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(mixtral: Mixtral, mixtral, 4);
+
+model! {
+    use zoo::qwen3_moe::qwen3_moe;
+
+    struct Qwen3Moe<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 12, layers = 2, experts = 5, chosen = 2,
+        theta = 1000.0,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        qwen3_moe::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, theta>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(qwen3_moe: Qwen3Moe, qwen3_moe, 5);

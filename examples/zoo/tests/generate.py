@@ -13,6 +13,7 @@ those before a scaling.
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
@@ -30,10 +31,12 @@ from transformers import (
     GPTNeoXConfig,
     LlamaConfig,
     MistralConfig,
+    MixtralConfig,
     OPTConfig,
     Phi3Config,
     Qwen2Config,
     Qwen3Config,
+    Qwen3MoeConfig,
     RobertaConfig,
     RobertaForMaskedLM,
 )
@@ -101,6 +104,27 @@ DECODERS = {
     "phi3": Phi3Config(
         **LLAMA, rope_parameters=default(1000.0), rms_norm_eps=1e-3, sliding_window=5, pad_token_id=0, tie_word_embeddings=False
     ),
+    "mixtral": MixtralConfig(
+        **LLAMA | {"intermediate_size": 16},
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        rope_parameters=default(1000.0),
+        rms_norm_eps=1e-3,
+        sliding_window=None,
+        tie_word_embeddings=False,
+    ),
+    "qwen3_moe": Qwen3MoeConfig(
+        **LLAMA,
+        head_dim=8,
+        num_experts=5,
+        num_experts_per_tok=2,
+        moe_intermediate_size=12,
+        norm_topk_prob=True,
+        decoder_sparse_step=1,
+        mlp_only_layers=[],
+        rope_parameters=default(1000.0),
+        tie_word_embeddings=False,
+    ),
     "gpt_neox": GPTNeoXConfig(
         vocab_size=VOCAB,
         hidden_size=32,
@@ -162,19 +186,23 @@ def ids(seed, *shape):
     return torch.randint(3, VOCAB, shape, generator=torch.Generator().manual_seed(seed))
 
 
+def saved(model):
+    """The tensors and the config that `save_pretrained` writes: some files have other names than the modules, and other tensors."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(f"{folder}/model.safetensors"), Path(folder, "config.json").read_text()
+
+
 def save(name, model, run):
-    folder = HERE / f"{name}.tmp"
-    model.save_pretrained(folder)
-    (folder / "model.safetensors").rename(HERE / f"{name}.safetensors")
-    (folder / "config.json").rename(HERE / f"{name}.json")
-    for left in folder.iterdir():
-        left.unlink()
-    folder.rmdir()
-    saved = load_file(HERE / f"{name}.safetensors")
-    for key, parameter in model.named_parameters():
-        # Some files have names of older versions.
-        same = (other for other, tensor in saved.items() if torch.equal(tensor, parameter))
-        run[f"gradient.{key if key in saved else next(same)}"] = parameter.grad
+    tensors, config = saved(model)
+    save_file(tensors, HERE / f"{name}.safetensors", {"format": "pt"})
+    (HERE / f"{name}.json").write_text(config)
+    # The gradients have the layout of the file, too.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.grad)
+    gradients, _ = saved(model)
+    run |= {f"gradient.{key}": gradient for key, gradient in gradients.items()}
     run = {key: tensor.detach().float().contiguous().clone() for key, tensor in run.items()}
     save_file(run, HERE / f"{name}.run.safetensors")
 

@@ -68,12 +68,19 @@ impl<'a> RuleMatch<'a> {
     }
 }
 
-/// The location of the part of a head, of this shape, in a model tensor.
+/// The location of the part of a head or of an expert, of this shape, in a model tensor.
 fn part_of_head(split: Split, head: usize, shape: &[usize], ours: &[usize]) -> View {
+    // The tensor of an expert lacks our first axis.
+    let missing = ours.len() - shape.len();
+    let stride = |axis: usize| ours[axis + 1..].iter().product::<usize>();
     let axes = shape.iter().enumerate().map(|(axis, &len)| {
-        let stride: usize = ours[axis + 1..].iter().product();
-        let start = if axis == split.axis { head * len } else { 0 };
-        (start..start + len).map(|i| i * stride).collect()
+        let start = match axis == split.axis {
+            true if split.of_experts => head * stride(0),
+            true => head * len * stride(axis),
+            false => 0,
+        };
+        let stride = stride(axis + missing);
+        (0..len).map(|i| start + i * stride).collect()
     });
     View {
         axes: axes.collect(),

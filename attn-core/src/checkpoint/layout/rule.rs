@@ -38,6 +38,8 @@ pub(super) struct Split {
     pub(super) heads: usize,
     /// Our axis along which the heads stand side by side.
     pub(super) axis: usize,
+    /// Whether a part is an index of our first axis, which their tensors lack: they are those of experts.
+    pub(super) of_experts: bool,
 }
 
 /// The part of their tensor that ours is.
@@ -180,8 +182,33 @@ impl Rule {
         self.split(heads, 1)
     }
 
+    /// Stacks the tensors of experts along our first axis, as a `grouped_linear` has them: theirs is a module for each of these experts, and
+    /// `{expert}` in the name is its index.
+    ///
+    /// PyTorch: `torch.stack([expert.w1.weight for expert in experts])`.
+    ///
+    /// ```
+    /// use attn::checkpoint::layout::Rule;
+    ///
+    /// let rule = Rule::new("blocks.{}.moe.w1.*", "layers.{}.block_sparse_moe.experts.{expert}.w1.*").per_expert(8);
+    /// assert_eq!(rule.to_string(), "blocks.{}.moe.w1.* <- layers.{}.block_sparse_moe.experts.{expert}.w1.*, of 8 experts");
+    /// ```
+    #[doc(alias = "stack")]
+    pub fn per_expert(mut self, experts: usize) -> Self {
+        self.split = Some(Split {
+            heads: experts,
+            axis: 0,
+            of_experts: true,
+        });
+        self
+    }
+
     fn split(mut self, heads: usize, axis: usize) -> Self {
-        self.split = Some(Split { heads, axis });
+        self.split = Some(Split {
+            heads,
+            axis,
+            of_experts: false,
+        });
         self
     }
 
@@ -201,12 +228,27 @@ impl Rule {
 }
 
 impl Split {
-    /// The index of a head in the name of a tensor of theirs.
-    pub(super) const HEAD: &str = "{head}";
+    /// The index of a head, or of an expert, in the name of a tensor of theirs.
+    pub(super) const INDICES: [&str; 2] = ["{head}", "{expert}"];
+
+    /// That of its parts.
+    pub(super) fn index(self) -> &'static str {
+        Self::INDICES[usize::from(self.of_experts)]
+    }
 
     /// The shape of the part of a head, or the reason why there is none.
     pub(super) fn shape(self, ours: &[usize]) -> Result<Vec<usize>, String> {
-        let Self { heads, axis } = self;
+        let Self {
+            heads,
+            axis,
+            of_experts,
+        } = self;
+        if of_experts {
+            return match ours {
+                [experts, rest @ ..] if *experts == heads && !rest.is_empty() => Ok(rest.to_vec()),
+                _ => Err(format!("its first axis does not count {heads} experts")),
+            };
+        }
         let what = ["rows", "columns"][axis];
         let Some(&len) = ours.get(axis) else {
             return Err(format!("it has no {what} that could be those of heads"));
@@ -281,9 +323,17 @@ impl Display for Rule {
             };
             write!(f, ", {order} in {count} heads")?;
         }
-        if let Some(Split { heads, axis }) = self.split {
-            let what = ["rows", "columns"][axis];
-            write!(f, ", {what} of {heads} heads")?;
+        match self.split {
+            Some(Split {
+                heads,
+                of_experts: true,
+                ..
+            }) => write!(f, ", of {heads} experts")?,
+            Some(Split { heads, axis, .. }) => {
+                let what = ["rows", "columns"][axis];
+                write!(f, ", {what} of {heads} heads")?;
+            }
+            None => {}
         }
         Ok(())
     }
