@@ -71,7 +71,7 @@ impl Config {
     /// # Errors
     /// One error with all differences.
     pub fn check<M: Facts>(&self, file: Value) -> Result<()> {
-        let file = with_rope_parameters(file);
+        let file = with_new_names(file);
         let constants = self.constants.iter();
         let constants = constants.map(|&(key, name)| (key, constant::<M>(name)));
         let computed = self.computed.iter();
@@ -124,11 +124,15 @@ fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The file with `rope_parameters`, which older ones have under other names.
-fn with_rope_parameters(mut file: Value) -> Value {
+/// The file with the names of `transformers` 5.
+fn with_new_names(mut file: Value) -> Value {
     let Some(entries) = file.as_object_mut() else {
         return file;
     };
+    // A T5 whose head is tied scales what the head reads.
+    if let Some(tied) = entries.get("tie_word_embeddings").cloned() {
+        entries.entry("scale_decoder_outputs").or_insert(tied);
+    }
     if entries.contains_key("rope_parameters") {
         return file;
     }

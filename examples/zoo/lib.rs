@@ -30,6 +30,8 @@ pub mod qwen3;
 pub mod qwen3_moe;
 pub mod roberta;
 pub mod smollm;
+pub mod t5;
+pub mod vit;
 
 use anyhow::Result;
 use attn::{

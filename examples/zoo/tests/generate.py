@@ -39,6 +39,10 @@ from transformers import (
     Qwen3MoeConfig,
     RobertaConfig,
     RobertaForMaskedLM,
+    T5Config,
+    T5ForConditionalGeneration,
+    ViTConfig,
+    ViTForImageClassification,
 )
 
 HERE = Path(__file__).parent
@@ -165,6 +169,35 @@ ENCODERS = {
     "distilbert": (DistilBertForMaskedLM, DistilBertConfig(**DISTILBERT, pad_token_id=1)),
 }
 
+# Distances go beyond the largest one.
+T5 = T5Config(
+    vocab_size=VOCAB,
+    d_model=24,
+    d_kv=8,
+    d_ff=40,
+    num_layers=2,
+    num_decoder_layers=2,
+    num_heads=4,
+    relative_attention_num_buckets=8,
+    relative_attention_max_distance=6,
+    layer_norm_epsilon=1e-3,
+    feed_forward_proj="gated-gelu",
+    tie_word_embeddings=False,
+    pad_token_id=0,
+    decoder_start_token_id=0,
+)
+VIT = ViTConfig(
+    num_channels=3,
+    image_size=8,
+    patch_size=4,
+    hidden_size=24,
+    num_attention_heads=4,
+    intermediate_size=40,
+    num_hidden_layers=2,
+    layer_norm_eps=1e-3,
+    num_labels=5,
+)
+
 
 def scattered(model, seed):
     """Random numbers in every parameter: biases that are not 0 and gains that are not 1."""
@@ -257,6 +290,38 @@ def encoder(name, make, config):
     save(name, model, run | {"logits": logits * keep[..., None], "loss": loss})
 
 
+def translator(name, config):
+    """An encoder of texts, of which the second one is shorter, and a decoder."""
+    config._attn_implementation = "eager"
+    model = T5ForConditionalGeneration(config)
+    # T5 1.1 has a head of its own, which `transformers` 5 reads from a file, but does not make.
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
+    scattered(model, 1)
+    keep = torch.arange(SEQ) < torch.tensor([SEQ, 6])[:, None]
+    source, tokens, targets = ids(2, BATCH, SEQ).where(keep, 0), ids(3, BATCH, 9), ids(4, BATCH, 9)
+    inputs = {"input_ids": source, "attention_mask": keep.long(), "decoder_input_ids": tokens}
+    logits = model(**inputs).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    prompt = ids(5, 1, 3)
+    one = {"input_ids": source[1:], "attention_mask": keep[1:].long()}
+    with torch.no_grad():
+        new = likeliest(lambda tokens: model(**one, decoder_input_ids=tokens), prompt)
+    run = {"source": source, "keep": keep, "tokens": tokens, "targets": targets, "logits": logits, "loss": loss}
+    save(name, model, run | {"prompt": prompt, "new": new})
+
+
+def classifier(name, config):
+    config._attn_implementation = "eager"
+    model = scattered(ViTForImageClassification(config), 1)
+    image = torch.randn(BATCH, 3, 8, 8, generator=torch.Generator().manual_seed(2))
+    targets = torch.tensor([4, 1])
+    logits = model(image).logits
+    loss = torch.nn.functional.cross_entropy(logits, targets)
+    loss.backward()
+    save(name, model, {"image": image, "targets": targets, "logits": logits, "loss": loss})
+
+
 def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -268,6 +333,10 @@ def main():
     for name, (make, config) in ENCODERS.items():
         if not chosen or name in chosen:
             encoder(name, make, config)
+    if not chosen or "t5" in chosen:
+        translator("t5", T5)
+    if not chosen or "vit" in chosen:
+        classifier("vit", VIT)
 
 
 main()

@@ -11,6 +11,8 @@
 mod config;
 mod decoders;
 mod encoders;
+mod images;
 mod run;
+mod translators;
 
 pub(crate) use run::Run;
