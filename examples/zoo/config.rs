@@ -14,12 +14,15 @@ pub struct Config {
     /// Keys of the file, each with the name of a constant of the header.
     constants: Vec<(&'static str, &'static str)>,
     /// Keys of the file that are functions of a number in the header.
-    computed: Vec<(&'static str, &'static str, fn(f64) -> f64)>,
+    computed: Vec<Computed>,
     /// Keys of the file with values that the declaration has everywhere.
     values: Vec<(&'static str, Value)>,
     /// Keys that the file may lack, as their default is what is declared.
     optional: Vec<&'static str>,
 }
+
+/// A key, the name of a constant, and the function of its number.
+type Computed = (&'static str, &'static str, fn(f64) -> f64);
 
 impl Config {
     /// The file of a model of this type.

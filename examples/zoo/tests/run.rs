@@ -117,13 +117,6 @@ impl Run {
         let differences = differences.map(|(&found, expected)| (f64::from(found) - expected).abs());
         // NaN is larger than any number.
         let worst = differences.max_by(f64::total_cmp).unwrap();
-        if std::env::var_os("ZOO_SHOW").is_some() {
-            eprintln!(
-                "{} {name}: {:.1e} of {largest:.1e}",
-                self.name,
-                worst / largest
-            );
-        }
         assert!(
             worst <= (relative * largest).max(absolute),
             "{}: {name} differs by {worst:e}, and its largest number is {largest:e}",
