@@ -14,6 +14,7 @@
 
 mod config;
 
+pub mod bart;
 pub mod bert;
 pub mod distilbert;
 pub mod gemma2;

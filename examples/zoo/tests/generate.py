@@ -21,6 +21,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
+    BartConfig,
+    BartForConditionalGeneration,
     BertConfig,
     BertForPreTraining,
     DistilBertConfig,
@@ -186,6 +188,18 @@ T5 = T5Config(
     pad_token_id=0,
     decoder_start_token_id=0,
 )
+BART = BartConfig(
+    vocab_size=VOCAB,
+    d_model=24,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=40,
+    decoder_ffn_dim=40,
+    encoder_layers=2,
+    decoder_layers=2,
+    max_position_embeddings=32,
+    pad_token_id=0,
+)
 VIT = ViTConfig(
     num_channels=3,
     image_size=8,
@@ -290,12 +304,21 @@ def encoder(name, make, config):
     save(name, model, run | {"logits": logits * keep[..., None], "loss": loss})
 
 
-def translator(name, config):
-    """An encoder of texts, of which the second one is shorter, and a decoder."""
-    config._attn_implementation = "eager"
-    model = T5ForConditionalGeneration(config)
+def t5():
+    T5._attn_implementation = "eager"
+    model = T5ForConditionalGeneration(T5)
     # T5 1.1 has a head of its own, which `transformers` 5 reads from a file, but does not make.
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
+    return model
+
+
+def bart():
+    BART._attn_implementation = "eager"
+    return BartForConditionalGeneration(BART)
+
+
+def translator(name, model):
+    """An encoder of texts, of which the second one is shorter, and a decoder."""
     scattered(model, 1)
     keep = torch.arange(SEQ) < torch.tensor([SEQ, 6])[:, None]
     source, tokens, targets = ids(2, BATCH, SEQ).where(keep, 0), ids(3, BATCH, 9), ids(4, BATCH, 9)
@@ -333,8 +356,9 @@ def main():
     for name, (make, config) in ENCODERS.items():
         if not chosen or name in chosen:
             encoder(name, make, config)
-    if not chosen or "t5" in chosen:
-        translator("t5", T5)
+    for make in (t5, bart):
+        if not chosen or make.__name__ in chosen:
+            translator(make.__name__, make())
     if not chosen or "vit" in chosen:
         classifier("vit", VIT)
 
