@@ -35,10 +35,10 @@
 //! - [`generate`] has sessions of a causal model: tokens one by one, sampling, beam search, streams of text.
 //! - [`maps`] are the attention weights of a model, `attention_maps(x)`. [`values`] are the results of its operations, and the first NaN.
 //! - [`memory`] measures the memory of a training step. `activation_bytes(..)` of a layer or a model is the same number as a constant.
-//! - [`Facts`] is the trait of `PARAMS`, `flops` and `summary`, for generic code.
+//! - [`Facts`] is the trait of `PARAMS`, `CONSTANTS`, `flops` and `summary`, for generic code.
 //! - `text` has characters, bytes and byte pairs as tokens.
 //! - `checkpoint` saves weights and the state of training. A killed process leaves a complete checkpoint. `checkpoint::layout` reads and
-//!   writes files of PyTorch and Hugging Face.
+//!   writes files of PyTorch and Hugging Face. `examples/zoo` of the repository has networks that people know, with their checkpoints.
 //! - `viz` records training, with progress and a report, and draws attention maps, as pages, SVG, or in the terminal.
 //! - [`when_rustc_says`] explains errors that come from rustc and not from the macros.
 //!
@@ -304,7 +304,7 @@ pub use attn_core::text;
 #[cfg(feature = "viz")]
 pub use attn_core::viz;
 pub use attn_core::{
-    Backend, Element, Error, Facts, backward, batches,
+    Backend, Constant, Element, Error, Facts, backward, batches,
     entry::Composed,
     kernel::attention::{Coverage, MaskBlocks},
     memory, nn, ops, testing, train, try_backward,
@@ -415,7 +415,7 @@ pub mod __private {
     pub use std::{string::String, sync::Arc, vec::Vec};
 
     pub use attn_core::{
-        Backend, Element, Error, Facts, InitialField, LinearFields,
+        Backend, Constant, Element, Error, Facts, InitialField, LinearFields,
         composed::*,
         data::*,
         entry::*,

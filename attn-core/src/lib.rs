@@ -79,7 +79,7 @@ pub mod viz;
 pub use backend::{Backend, Host};
 pub use element::Element;
 pub use error::{Error, unwrap};
-pub use facts::Facts;
+pub use facts::{Constant, Facts};
 pub use field::{InitialField, LinearFields};
 pub use fused::{backward, try_backward};
 pub use ops::linear::composed::project;

@@ -302,7 +302,7 @@ pub(crate) mod slices {
         /// # Panics
         /// If there are fewer. Callers check the length before.
         pub fn forward_positions(&self, len: usize, to: MatrixMut<'_, E>) {
-            self.forward(&positions(len, to.rows()), to);
+            self.behind(0).forward_positions(len, to);
         }
 
         /// The derivative of [`forward_positions`](Self::forward_positions).
@@ -312,8 +312,14 @@ pub(crate) mod slices {
             d_y: Matrix<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
-            if self.is_wanted() {
-                self.backward(&positions(len, d_y.rows()), d_y, gradients)
+            self.behind(0).backward_positions(len, d_y, gradients);
+        }
+
+        /// The rows from this one on.
+        pub fn behind(&self, offset: usize) -> RowsBehind<'_, E> {
+            RowsBehind {
+                table: self,
+                offset,
             }
         }
 
@@ -349,6 +355,46 @@ pub(crate) mod slices {
             if let Some((numbers, into)) = d_x.numbers_mut(gradients) {
                 let to = MatrixMut::new(numbers, x.rows(), x.cols());
                 linear::input_gradient(d_y, self.0.matrix(), into, to);
+            }
+        }
+    }
+
+    /// The rows of a [`Table`] from one on: they are counted from there.
+    pub struct RowsBehind<'t, E: Element> {
+        table: &'t Table<E>,
+        offset: usize,
+    }
+
+    impl<E: Element> RowsBehind<'_, E> {
+        /// [`Table::forward`]
+        ///
+        /// # Panics
+        /// If an id has no row. Callers check the ids before.
+        pub fn forward(&self, ids: &[usize], to: MatrixMut<'_, E>) {
+            let table = self.table.0.matrix();
+            let rows = table.some_rows(self.offset..table.rows());
+            known(embedding::forward(ids, rows, to));
+        }
+
+        /// [`Table::forward_positions`]
+        ///
+        /// # Panics
+        /// If there are fewer rows. Callers check the length before.
+        pub fn forward_positions(&self, len: usize, to: MatrixMut<'_, E>) {
+            self.forward(&positions(len, to.rows()), to);
+        }
+
+        /// [`Table::backward_positions`]
+        pub fn backward_positions(
+            &self,
+            len: usize,
+            d_y: Matrix<'_, E>,
+            gradients: &mut Gradients<E>,
+        ) {
+            if self.table.is_wanted() {
+                let to = self.table.0.gradient_matrix(gradients);
+                let (_, to) = to.split_rows(self.offset);
+                known(embedding::backward(&positions(len, d_y.rows()), d_y, to));
             }
         }
     }

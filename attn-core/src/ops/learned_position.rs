@@ -353,10 +353,27 @@ impl<T> Pass<'_, T> {
         S: Append + LastAxis,
         T: Tape<E, D>,
     {
+        self.learned_position_behind(0, axes, layer)
+    }
+
+    /// The same where so many rows of the table stand before that of position 0.
+    ///
+    /// # Errors
+    /// The errors of [`learned_position`](Self::learned_position).
+    pub fn learned_position_behind<S, const MAX: usize, const W: usize, E: Element, D: Backend<E>>(
+        &mut self,
+        offset: usize,
+        axes: S,
+        layer: &LearnedPosition<MAX, W, E, D>,
+    ) -> Result<Tensor<<S as Append>::With<Const<W>>, E, D>, Error<D::Err>>
+    where
+        S: Append + LastAxis,
+        T: Tape<E, D>,
+    {
         let length = axes.last().size();
-        check_length(length, MAX)?;
+        check_length(length, MAX.saturating_sub(offset))?;
         ops::check_shape("LearnedPosition", &axes.append(Const::<W>))?;
-        let positions = (0..axes.num_elements()).map(|place| place % length);
+        let positions = (0..axes.num_elements()).map(|place| offset + place % length);
         let device = layer.weight.device();
         let positions =
             TensorFromVec::<usize>::try_tensor_from_vec(device, positions.collect(), axes)?;

@@ -13,6 +13,7 @@ use syn::ext::IdentExt;
 
 use super::budget::Budget;
 use super::lengths::MadeAxis;
+use super::sizes::ConstValue;
 use super::types::{Axis, Type};
 use crate::graph::{AttentionLayer, CallData};
 use crate::ops::{Attention, Fusion, Gradient, Layer, ModelOp, Op, Saved};
@@ -54,6 +55,8 @@ pub(crate) struct Model {
     pub(crate) result_names: Vec<String>,
     /// The declared types of the results, if these and the inputs were understood.
     pub(crate) signature: Option<Vec<Type>>,
+    /// The constants of the header, by name.
+    pub(crate) header: Rc<[(String, ConstValue)]>,
     /// Constants that only rustc can evaluate, each under a name.
     pub(crate) constants: Vec<TokenStream>,
     pub(crate) assertions: Vec<Assertion>,

@@ -200,6 +200,21 @@ impl Sizes {
         self.declared.iter().map(|size| size.name.to_string())
     }
 
+    /// Every constant with its value.
+    pub(super) fn values(&self) -> impl Iterator<Item = (String, ConstValue)> {
+        let values = self.declared.iter();
+        values.filter_map(|named| Some((named.name.unraw().to_string(), named.value.clone()?)))
+    }
+
+    /// Every size that is known here.
+    pub(super) fn declared_sizes(&self) -> impl Iterator<Item = (Ident, Size)> {
+        let sizes = self.declared.iter();
+        sizes.filter_map(|named| match &named.value {
+            Some(ConstValue::Size(size)) => Some((named.name.clone(), size.clone())),
+            _ => None,
+        })
+    }
+
     /// Notes names that stand for a size. A `const` is written in capitals, and a `let` in a block is none of them.
     pub(super) fn mention(&self, names: &[Ident]) {
         let may_be_size = |name: &&Ident| {

@@ -1,7 +1,7 @@
 //! `learned_position::<max_len, d_model>(x)`
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 
 use super::layer::{self, Layer};
 use super::{
@@ -30,6 +30,11 @@ pub(super) static LEARNED_POSITION: Operation = Operation {
             "`normal(0.02)`",
             "Distribution of the table before training, as of `embedding`.",
         ),
+        layer::size(
+            "offset",
+            "0",
+            "How many rows of the table stand before that of the first position: 2 in OPT, BART and RoBERTa. The longest sequence is `max_len - offset`.",
+        ),
     ],
     positional: 2,
     may_be_tied: false,
@@ -47,8 +52,20 @@ fn lower(
     let width = lowering.required(call, "d_model");
     let max_len = max_len?;
     let width = width?;
+    let offset = call.arguments.size("offset");
     let ty = lowering.vector_per_position(call, &width)?;
     let positions = call.operands.get(1).copied();
+    if let Some(offset) = &offset {
+        let is_too_large = offset.value.zip(max_len.value).is_some_and(|(a, b)| a > b);
+        if is_too_large {
+            lowering.error(call.at.span(), messages::offset_too_large(offset, &max_len));
+            return None;
+        }
+        if positions.is_some() {
+            lowering.error(call.at.span(), messages::OFFSET_OF_GIVEN_POSITIONS);
+            return None;
+        }
+    }
     let ty = match positions {
         Some(ids) => of_given(lowering, call, ids, (&ty, &width))?,
         None => ty,
@@ -65,6 +82,11 @@ fn lower(
     };
     let position = LearnedPosition {
         place,
+        longest: match &offset {
+            Some(offset) => max_len.minus(offset),
+            None => max_len.clone(),
+        },
+        offset,
         max_len,
         axis,
         given,
@@ -126,6 +148,10 @@ struct LearnedPosition {
     max_len: Size,
     /// The same as an axis.
     axis: Axis,
+    /// The row of the first position, if it is not the first row.
+    offset: Option<Size>,
+    /// The length of the longest sequence.
+    longest: Size,
     /// How large the positions may be, if they are its operand.
     given: Option<Bound>,
 }
@@ -159,7 +185,7 @@ impl ModelOp for LearnedPosition {
                 },
                 None => Lookup::ByPosition {
                     table: &self.place,
-                    max_len: &self.max_len,
+                    max_len: &self.longest,
                 },
             }),
             attention: None,
@@ -187,7 +213,8 @@ impl ModelOp for LearnedPosition {
             None => {}
         }
         let len = of.length_of_result();
-        Some(quote!(p::check_length(#len, #max_len)?;))
+        let longest = &self.longest;
+        Some(quote!(p::check_length(#len, #longest)?;))
     }
 }
 
@@ -200,7 +227,10 @@ impl Emit<ModelFrame<'_>> for LearnedPosition {
             return quote!(#check #line);
         }
         let shape = of.shape(1);
-        of.define(&quote!(learned_position(#shape, &#place)))
+        of.define(&match &self.offset {
+            None => quote!(learned_position(#shape, &#place)),
+            Some(offset) => quote!(learned_position_behind(#offset, #shape, &#place)),
+        })
     }
 
     fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
@@ -214,6 +244,7 @@ impl Emit<ModelFrame<'_>> for LearnedPosition {
             let ids = of.ids(0);
             return quote!(#weights.forward(#ids, #y));
         }
+        let weights = self.behind(&weights);
         let len = of.length_of_result();
         match of.mode() {
             ExecMode::Forward | ExecMode::Start => quote!(#weights.forward_positions(#len, #y)),
@@ -228,7 +259,18 @@ impl Emit<ModelFrame<'_>> for LearnedPosition {
             let ids = of.ids(0);
             return quote!(#weights.backward(#ids, #d_y, gradients););
         }
+        let weights = self.behind(&weights);
         let len = of.length_of_result();
         quote!(#weights.backward_positions(#len, #d_y, gradients);)
+    }
+}
+
+impl LearnedPosition {
+    /// The rows of the table from that of the first position on.
+    fn behind(&self, table: &impl ToTokens) -> TokenStream {
+        match &self.offset {
+            None => table.to_token_stream(),
+            Some(offset) => quote!(#table.behind(#offset)),
+        }
     }
 }

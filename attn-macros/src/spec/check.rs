@@ -190,7 +190,16 @@ impl Checker<'_> {
         sizes.extend(spec.d_values.as_ref().map(|size| ("d_values", size)));
         let prefix = spec.grid.as_ref().and_then(|grid| grid.prefix.as_ref());
         sizes.extend(prefix.map(|size| ("prefix_tokens", size)));
-        body::check(&self.draft.body, (&sizes, spec.grid.as_ref()), self)
+        let draft = self.draft;
+        // Names of the layer, and those that the body declares, hide the sizes of the model.
+        let around = draft.sizes_around.iter();
+        let around = around.filter(|(name, _)| !draft.body.declares(name));
+        let around: Vec<_> = around
+            .map(|(name, size)| (name.unraw().to_string(), size))
+            .filter(|(name, _)| !sizes.iter().any(|(known, _)| known == name))
+            .collect();
+        sizes.extend(around.iter().map(|(name, size)| (name.as_str(), *size)));
+        body::check(&draft.body, (&sizes, spec.grid.as_ref()), self)
     }
 
     /// Whether queries, keys and values are the inputs.

@@ -22,6 +22,8 @@ pub(crate) struct Draft {
     pub(crate) item: Item,
     pub(crate) entries: Vec<Entry>,
     pub(crate) body: BodyDraft,
+    /// The sizes of the model around it, which the body may name.
+    pub(crate) sizes_around: Vec<(Ident, Size)>,
     /// Queries, keys and values are the inputs: it is an `attend` of a model. This is the width of a query and a key.
     pub(crate) of_operands: Option<Size>,
     /// The list of keys was parsed to its end, so other keys are missing.
@@ -217,6 +219,7 @@ fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {
         item,
         entries,
         body,
+        sizes_around: Vec::new(),
         of_operands: None,
         complete,
         poisoned: cx.count() > before,

@@ -36,7 +36,9 @@ model! {
         let c = attention::<2, position = rope>(x, position_ids = others);
         let d = learned_position::<64, 8>(x, position_ids = others);
         let e = embedding::<64, 8>(ids, position_ids = ids);
-        a + b + c + d + e
+        let f = learned_position::<64, 8, offset = 2>(x, position_ids = ids);
+        let g = learned_position::<64, 8, offset = 65>(x);
+        a + b + c + d + e + f + g
     }
 }
 

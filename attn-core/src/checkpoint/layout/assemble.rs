@@ -2,11 +2,7 @@
 
 use std::ops::Range;
 
-use super::{
-    MapProblem, Rule,
-    rule::{Part, Split},
-    view::View,
-};
+use super::{MapProblem, Rule, rule::Split, view::View};
 use crate::checkpoint::{TensorType, archive::Expected};
 
 /// A tensor of a file.
@@ -72,12 +68,19 @@ impl<'a> RuleMatch<'a> {
     }
 }
 
-/// The location of the part of a head, of this shape, in a model tensor.
+/// The location of the part of a head or of an expert, of this shape, in a model tensor.
 fn part_of_head(split: Split, head: usize, shape: &[usize], ours: &[usize]) -> View {
+    // The tensor of an expert lacks our first axis.
+    let missing = ours.len() - shape.len();
+    let stride = |axis: usize| ours[axis + 1..].iter().product::<usize>();
     let axes = shape.iter().enumerate().map(|(axis, &len)| {
-        let stride: usize = ours[axis + 1..].iter().product();
-        let start = if axis == split.axis { head * len } else { 0 };
-        (start..start + len).map(|i| i * stride).collect()
+        let start = match axis == split.axis {
+            true if split.of_experts => head * stride(0),
+            true => head * len * stride(axis),
+            false => 0,
+        };
+        let stride = stride(axis + missing);
+        (0..len).map(|i| start + i * stride).collect()
     });
     View {
         axes: axes.collect(),
@@ -101,8 +104,9 @@ struct PlacedTensor {
     axes: Vec<usize>,
     /// The axis of the file tensor along which this tensor is a part.
     along: Option<usize>,
-    /// The range along that axis.
+    /// The range along that axis, in each of the groups.
     range: Range<usize>,
+    groups: usize,
 }
 
 /// The layout of a file tensor, and the locations of its model tensors in it.
@@ -121,7 +125,7 @@ pub(super) fn assemble(
     let parts: Vec<_> = parts.collect();
     let mut shape = placed[0].shape.clone();
     if let Some(axis) = placed[0].along {
-        shape[axis] = check_parts(name, &parts, &placed, axis)?;
+        shape[axis] = check_parts(name, &parts, &placed, axis)? * placed[0].groups;
     } else if let [(one, _), (other, _), ..] = &parts[..] {
         return Err(MapProblem::Overlap {
             theirs: name.into(),
@@ -174,13 +178,23 @@ fn place(given: &RuleMatch<'_>, behind: usize) -> Result<PlacedTensor, MapProble
     }
     let mut along = None;
     let mut range = 0..0;
-    if let Some(Part { axis, range: taken }) = &rule.part {
+    let mut groups = 1;
+    if let Some(part) = &rule.part {
+        let axis = &part.axis;
         let (Some(&len), Some(&theirs)) = (ours.get(*axis), axes.get(*axis)) else {
             return Err(refused(format!("it has no axis {axis}")));
         };
-        range = taken.clone().unwrap_or(behind..behind + len);
+        groups = part.groups;
+        if groups == 0 || !len.is_multiple_of(groups) {
+            return Err(refused(format!(
+                "its {len} rows are not those of {groups} groups"
+            )));
+        }
+        let len_of_group = len / groups;
+        let taken = part.range.clone();
+        range = taken.unwrap_or(behind..behind + len_of_group);
         along = Some(theirs);
-        if range.end.checked_sub(range.start) != Some(len) {
+        if range.end.checked_sub(range.start) != Some(len_of_group) {
             return Err(refused(format!("its axis {axis} has the length {len}")));
         }
     }
@@ -189,6 +203,7 @@ fn place(given: &RuleMatch<'_>, behind: usize) -> Result<PlacedTensor, MapProble
         axes,
         along,
         range,
+        groups,
     })
 }
 
@@ -204,7 +219,7 @@ fn check_parts(
         if let Some(len) = shape.get_mut(axis) {
             *len = 0;
         }
-        (placed.along, shape)
+        (placed.along, placed.groups, shape)
     };
     for (other, part) in placed.iter().zip(parts) {
         if across(other) != across(&placed[0]) || part.1.dtype != parts[0].1.dtype {
@@ -245,16 +260,18 @@ fn check_parts(
 fn view(rule: &Rule, placed: &PlacedTensor, shape: &[usize]) -> View {
     let axes = placed.axes.iter().enumerate().map(|(ours, &theirs)| {
         let stride: usize = shape[theirs + 1..].iter().product();
-        let start = match placed.along {
-            Some(along) if along == theirs => placed.range.start,
-            _ => 0,
+        let (start, groups) = match placed.along {
+            Some(along) if along == theirs => (placed.range.start, placed.groups),
+            _ => (0, 1),
         };
         let len = placed.shape[theirs];
         let order = match rule.heads {
             Some(heads) if ours == 0 => heads.order(len),
             _ => (0..len).collect(),
         };
-        order.into_iter().map(|i| (start + i) * stride).collect()
+        let (len_of_group, len_of_theirs) = (len / groups, shape[theirs] / groups);
+        let place = |i: usize| i / len_of_group * len_of_theirs + start + i % len_of_group;
+        order.into_iter().map(|i| place(i) * stride).collect()
     });
     View {
         axes: axes.collect(),

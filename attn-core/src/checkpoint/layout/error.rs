@@ -31,7 +31,7 @@ pub enum MapProblem {
 
     /// A rule whose name in the file says nothing of heads, or that is not per head.
     #[error(
-        "a rule is `.per_head(..)`, or `.columns_per_head(..)`, where the name in the file has a `{{head}}`: {rule}"
+        "a rule is `.per_head(..)`, or `.columns_per_head(..)`, where the name in the file has a `{{head}}`, and `.per_expert(..)` where it has an `{{expert}}`: {rule}"
     )]
     HeadName {
         /// The rule.

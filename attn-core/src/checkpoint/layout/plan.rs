@@ -167,8 +167,12 @@ fn group<'a>(
     let pairs = pairs.chain(map.scopes.iter().map(|[ours, theirs]| [ours, theirs]));
     let checked = pairs.map(|[ours, theirs]| check_pair(ours, theirs));
     problems.extend(checked.filter_map(Result::err));
-    let says_heads = |rule: &&Rule| rule.theirs.contains(Split::HEAD) != rule.split.is_some();
-    let unclear = map.rules.iter().filter(says_heads);
+    let is_unclear = |rule: &&Rule| {
+        let said = Split::INDICES.map(|index| rule.theirs.contains(index));
+        let index = rule.split.map(Split::index);
+        said != Split::INDICES.map(|said| index == Some(said))
+    };
+    let unclear = map.rules.iter().filter(is_unclear);
     problems.extend(unclear.map(|rule| MapProblem::HeadName {
         rule: rule.to_string(),
     }));
@@ -220,11 +224,13 @@ fn group<'a>(
     }
 }
 
-/// The names in the file: one, or one for each head.
+/// The names in the file: one, or one for each head or expert.
 fn names(rule: &Rule, name: &str) -> Vec<String> {
-    let heads = rule.split.map_or(1, |split| split.heads);
-    let name_of = |head: usize| name.replace(Split::HEAD, &head.to_string());
-    (0..heads).map(name_of).collect()
+    let Some(split) = rule.split else {
+        return vec![name.to_owned()];
+    };
+    let name_of = |head: usize| name.replace(split.index(), &head.to_string());
+    (0..split.heads).map(name_of).collect()
 }
 
 /// Checks that the model has the tensors that the map names outside of its rules.

@@ -38,6 +38,8 @@ pub(super) struct Split {
     pub(super) heads: usize,
     /// Our axis along which the heads stand side by side.
     pub(super) axis: usize,
+    /// Whether a part is an index of our first axis, which their tensors lack: they are those of experts.
+    pub(super) of_experts: bool,
 }
 
 /// The part of their tensor that ours is.
@@ -47,6 +49,8 @@ pub(super) struct Part {
     pub(super) axis: usize,
     /// The range of indices; `None` if it follows the part of the rule before.
     pub(super) range: Option<Range<usize>>,
+    /// Their axis is cut into so many equal groups, and each has such a part.
+    pub(super) groups: usize,
 }
 
 /// The order of the rows of each head.
@@ -100,14 +104,14 @@ impl Rule {
     ///
     /// PyTorch: `tensor[range]`.
     pub fn rows(self, range: Range<usize>) -> Self {
-        self.part(0, Some(range))
+        self.part(0, Some(range), 1)
     }
 
     /// Takes these columns of theirs.
     ///
     /// PyTorch: `tensor[:, range]`.
     pub fn columns(self, range: Range<usize>) -> Self {
-        self.part(1, Some(range))
+        self.part(1, Some(range), 1)
     }
 
     /// Takes the rows of theirs that follow those of the rule before, as many as ours has: queries, keys and values in one projection,
@@ -116,7 +120,17 @@ impl Rule {
     /// PyTorch: theirs is `torch.cat(.., dim=0)` of ours.
     #[doc(alias = "cat")]
     pub fn stacked(self) -> Self {
-        self.part(0, None)
+        self.part(0, None, 1)
+    }
+
+    /// The same in each of these equal groups of rows: the query, key and value of a head stand behind each other, and then those of the next
+    /// head, as in the `query_key_value` of GPT-NeoX and BLOOM. With fewer key heads than query heads a group is a key head with its queries,
+    /// as in Falcon.
+    ///
+    /// PyTorch: theirs is `torch.cat([t.view(groups, -1, t.shape[-1]) for t in (q, k, v)], dim=1).flatten(0, 1)`.
+    #[doc(alias = "cat")]
+    pub fn stacked_in_groups(self, groups: usize) -> Self {
+        self.part(0, None, groups)
     }
 
     /// Takes the columns of theirs that follow those of the rule before, as many as ours has.
@@ -124,7 +138,7 @@ impl Rule {
     /// PyTorch: theirs is `torch.cat(.., dim=1)` of ours.
     #[doc(alias = "cat")]
     pub fn side_by_side(self) -> Self {
-        self.part(1, None)
+        self.part(1, None, 1)
     }
 
     /// Converts from interleaved rotary pairs: their rotary embedding rotates the coordinates `2i` and `2i + 1` of each of these heads, as
@@ -168,13 +182,42 @@ impl Rule {
         self.split(heads, 1)
     }
 
-    fn split(mut self, heads: usize, axis: usize) -> Self {
-        self.split = Some(Split { heads, axis });
+    /// Stacks the tensors of experts along our first axis, as a `grouped_linear` has them: theirs is a module for each of these experts, and
+    /// `{expert}` in the name is its index.
+    ///
+    /// PyTorch: `torch.stack([expert.w1.weight for expert in experts])`.
+    ///
+    /// ```
+    /// use attn::checkpoint::layout::Rule;
+    ///
+    /// let rule = Rule::new("blocks.{}.moe.w1.*", "layers.{}.block_sparse_moe.experts.{expert}.w1.*").per_expert(8);
+    /// assert_eq!(rule.to_string(), "blocks.{}.moe.w1.* <- layers.{}.block_sparse_moe.experts.{expert}.w1.*, of 8 experts");
+    /// ```
+    #[doc(alias = "stack")]
+    pub fn per_expert(mut self, experts: usize) -> Self {
+        self.split = Some(Split {
+            heads: experts,
+            axis: 0,
+            of_experts: true,
+        });
         self
     }
 
-    fn part(mut self, axis: usize, range: Option<Range<usize>>) -> Self {
-        self.part = Some(Part { axis, range });
+    fn split(mut self, heads: usize, axis: usize) -> Self {
+        self.split = Some(Split {
+            heads,
+            axis,
+            of_experts: false,
+        });
+        self
+    }
+
+    fn part(mut self, axis: usize, range: Option<Range<usize>>, groups: usize) -> Self {
+        self.part = Some(Part {
+            axis,
+            range,
+            groups,
+        });
         self
     }
 
@@ -185,12 +228,27 @@ impl Rule {
 }
 
 impl Split {
-    /// The index of a head in the name of a tensor of theirs.
-    pub(super) const HEAD: &str = "{head}";
+    /// The index of a head, or of an expert, in the name of a tensor of theirs.
+    pub(super) const INDICES: [&str; 2] = ["{head}", "{expert}"];
+
+    /// That of its parts.
+    pub(super) fn index(self) -> &'static str {
+        Self::INDICES[usize::from(self.of_experts)]
+    }
 
     /// The shape of the part of a head, or the reason why there is none.
     pub(super) fn shape(self, ours: &[usize]) -> Result<Vec<usize>, String> {
-        let Self { heads, axis } = self;
+        let Self {
+            heads,
+            axis,
+            of_experts,
+        } = self;
+        if of_experts {
+            return match ours {
+                [experts, rest @ ..] if *experts == heads && !rest.is_empty() => Ok(rest.to_vec()),
+                _ => Err(format!("its first axis does not count {heads} experts")),
+            };
+        }
         let what = ["rows", "columns"][axis];
         let Some(&len) = ours.get(axis) else {
             return Err(format!("it has no {what} that could be those of heads"));
@@ -242,11 +300,19 @@ impl Display for Rule {
         if self.transposed {
             f.write_str(", transposed")?;
         }
-        if let Some(Part { axis, range }) = &self.part {
+        if let Some(Part {
+            axis,
+            range,
+            groups,
+        }) = &self.part
+        {
             let what = ["rows", "columns"][*axis];
             match range {
                 Some(range) => write!(f, ", {what} {range:?}")?,
                 None => write!(f, ", the next {what}")?,
+            }
+            if *groups != 1 {
+                write!(f, " in each of {groups} groups")?;
             }
         }
         if let Some(Heads { count, interleaved }) = self.heads {
@@ -257,9 +323,17 @@ impl Display for Rule {
             };
             write!(f, ", {order} in {count} heads")?;
         }
-        if let Some(Split { heads, axis }) = self.split {
-            let what = ["rows", "columns"][axis];
-            write!(f, ", {what} of {heads} heads")?;
+        match self.split {
+            Some(Split {
+                heads,
+                of_experts: true,
+                ..
+            }) => write!(f, ", of {heads} experts")?,
+            Some(Split { heads, axis, .. }) => {
+                let what = ["rows", "columns"][axis];
+                write!(f, ", {what} of {heads} heads")?;
+            }
+            None => {}
         }
         Ok(())
     }

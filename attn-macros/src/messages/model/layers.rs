@@ -12,6 +12,16 @@ pub(crate) fn positions_differ(ids: &Type, vectors: &Type) -> String {
     )
 }
 
+pub(crate) const OFFSET_OF_GIVEN_POSITIONS: &str = "`offset` is for positions that are counted, and `position_ids` are rows of the table\n\
+     help: leave out `offset`, and add it to the ids";
+
+pub(crate) fn offset_too_large(offset: &Size, max_len: &Size) -> String {
+    format!(
+        "`offset` is {offset}, and the table has {max_len} rows\n\
+         help: `max_len` counts all rows: `max_len = {{ {offset} + {max_len} }}`"
+    )
+}
+
 /// The last axis has the pairs, so it is not that of the positions.
 pub(crate) fn rope_along_vectors(ty: &Type) -> String {
     match ty.axes.as_slice() {

@@ -5,6 +5,7 @@ use quote::{ToTokens, quote, quote_spanned};
 
 use super::{Emitter, MODEL, docs, dot, item, length, made_lengths, picture};
 use crate::model::graph::{Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
+use crate::model::sizes::ConstValue;
 use crate::model::types::Axis;
 use crate::ops::Attention;
 
@@ -90,12 +91,21 @@ pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
     let count = names.len();
     let axes = names.iter().map(|name| length(cx.model, name));
     let axes: Vec<_> = axes.collect();
+    let constants = cx.model.header.iter().map(|(name, value)| {
+        let value = match value {
+            ConstValue::Size(size) => quote!(Size(#size)),
+            ConstValue::Number(number) => quote!(Number(#number)),
+            ConstValue::Switch(value) => quote!(Switch(#value)),
+        };
+        quote!((#name, p::Constant::#value))
+    });
     quote_spanned! {cx.at=>
         impl<E: p::Dtype, D: p::Storage<E>> p::Facts for #name<E, D> {
             type Sizes = [usize; #count];
 
             const PARAMS: usize = <#name>::PARAMS;
             const AXES: &'static [&'static str] = &[#(#names),*];
+            const CONSTANTS: &'static [(&'static str, p::Constant)] = &[#(#constants),*];
 
             fn flops([#(#axes),*]: Self::Sizes) -> u64 {
                 <#name>::flops(#(#axes),*)

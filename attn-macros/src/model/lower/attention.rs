@@ -467,6 +467,7 @@ impl Lowering<'_> {
             },
             entries,
             body: call.body.clone().unwrap_or_default(),
+            sizes_around: self.sizes.declared_sizes().collect(),
             of_operands,
             complete: true,
             poisoned: false,

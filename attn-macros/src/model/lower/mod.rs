@@ -127,6 +127,7 @@ pub(crate) fn lower(
     let buffers: Rc<[Buffer]> = lowering.buffers.into();
     let mut assertions = lowering.assertions;
     let constants = lowering.constants.items;
+    let header: Rc<[_]> = lowering.sizes.values().collect();
     let models = functions.into_iter().map(|function| Model {
         copies: Vec::new(),
         budget: budgets.of(&function.name(), &function.symbols).cloned(),
@@ -145,6 +146,7 @@ pub(crate) fn lower(
         grouped: Region::default(),
         body: function.body,
         results: function.results,
+        header: Rc::clone(&header),
         constants: constants.clone(),
         assertions: std::mem::take(&mut assertions),
         poisoned,

@@ -122,7 +122,7 @@ impl<'a> Tensor<'a> {
 }
 
 /// The sizes of the header that a body may name.
-pub(crate) type Sizes<'a> = &'a [(&'static str, &'a Size)];
+pub(crate) type Sizes<'a> = &'a [(&'a str, &'a Size)];
 
 /// The body of `draft`. After a mistake only the tensors remain, since parameters are fields of the layer.
 pub(super) fn check(

@@ -112,6 +112,50 @@ fn the_two_names_of_a_rule_must_have_the_same_holes() {
 }
 
 #[test]
+fn tensors_of_experts_are_stacked() {
+    let map = WeightMap::new([Rule::new("w", "experts.{expert}.w").per_expert(2)]);
+    let fits = plan(&map, &[("w", &[2, 1, 3])]).expect("it fits");
+    let theirs: Vec<_> = fits.theirs.iter().map(|theirs| &*theirs.name).collect();
+    assert_eq!(theirs, ["experts.0.w", "experts.1.w"]);
+    assert_eq!(fits.theirs[1].described.shape, [1, 3]);
+    let numbers: Vec<u8> = (0..6).collect();
+    let parts = fits.ours["w"].iter().map(|source| {
+        let part = source.part.as_ref().expect("it is a part");
+        part.gather(&numbers, 1)
+    });
+    assert_eq!(parts.collect::<Vec<_>>(), [[0, 1, 2], [3, 4, 5]]);
+    assert_eq!(
+        problems(&map, &[("w", &[3, 1, 3])]),
+        [
+            "w, F32 [3, 1, 3], cannot come from the rule w <- experts.{expert}.w, of 2 experts: its first axis does not count 2 experts"
+        ]
+    );
+}
+
+#[test]
+fn parts_in_groups_equal_those_of_torch() {
+    // q = torch.arange(..).view(4, 1), k and v of two rows: torch.cat([t.view(2, -1, 1) for t in (q, k, v)], 1).flatten(0, 1)
+    let rules = ["q", "k", "v"].map(|name| Rule::new(name, "qkv").stacked_in_groups(2));
+    assert_eq!(
+        rules[0].to_string(),
+        "q <- qkv, the next rows in each of 2 groups"
+    );
+    let map = WeightMap::new(rules);
+    let fits = plan(&map, &[("q", &[4, 1]), ("k", &[2, 1]), ("v", &[2, 1])]).expect("it fits");
+    assert_eq!(fits.theirs[0].described.shape, [8, 1]);
+    assert_eq!(taken(&fits, "q"), [0, 1, 4, 5]);
+    assert_eq!(taken(&fits, "k"), [2, 6]);
+    assert_eq!(taken(&fits, "v"), [3, 7]);
+    let odd = problems(&map, &[("q", &[4, 1]), ("k", &[3, 1]), ("v", &[2, 1])]);
+    assert_eq!(
+        odd,
+        [
+            "`k <- qkv, the next rows in each of 2 groups` does not fit k, F32 [3, 1]: its 3 rows are not those of 2 groups"
+        ]
+    );
+}
+
+#[test]
 fn operations_of_a_rule_equal_those_of_torch() {
     // torch.arange(6).view(3, 2).T
     assert_eq!(
@@ -421,7 +465,7 @@ fn heads_that_do_not_fit_are_refused() {
         rule("heads.query.*").per_head(2),
     ] {
         let problem = format!(
-            "a rule is `.per_head(..)`, or `.columns_per_head(..)`, where the name in the file has a `{{head}}`: {unclear}"
+            "a rule is `.per_head(..)`, or `.columns_per_head(..)`, where the name in the file has a `{{head}}`, and `.per_expert(..)` where it has an `{{expert}}`: {unclear}"
         );
         assert_eq!(of(unclear, &[4, 3]), [problem]);
     }

@@ -1,0 +1,168 @@
+//! The `config.json` of a checkpoint, compared with a declaration before a weight is read.
+
+use anyhow::{Context, Result, bail};
+use attn::{Constant, Facts};
+use serde_json::{Map, Value, json};
+use std::{fs, path::Path};
+
+/// What a `config.json` has to say of a declared network.
+///
+/// A key is a path: `rope_parameters.factor` is `"rope_parameters": { "factor": .. }`. Files of `transformers` 4 have `rope_theta` and
+/// `rope_scaling` instead, and are read as if they had `rope_parameters`.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Keys of the file, each with the name of a constant of the header.
+    constants: Vec<(&'static str, &'static str)>,
+    /// Keys of the file that are functions of a number in the header.
+    computed: Vec<Computed>,
+    /// Keys of the file with values that the declaration has everywhere.
+    values: Vec<(&'static str, Value)>,
+    /// Keys that the file may lack, as their default is what is declared.
+    optional: Vec<&'static str>,
+}
+
+/// A key, the name of a constant, and the function of its number.
+type Computed = (&'static str, &'static str, fn(f64) -> f64);
+
+impl Config {
+    /// The file of a model of this type.
+    pub fn new(model_type: &str) -> Self {
+        Self::default().value("model_type", model_type)
+    }
+
+    /// The values of these keys are those of constants in the header: `("hidden_size", "d_model")`.
+    pub fn constants<const N: usize>(
+        mut self,
+        constants: [(&'static str, &'static str); N],
+    ) -> Self {
+        self.constants.extend(constants);
+        self
+    }
+
+    /// The value of the key is a function of a number in the header, up to rounding errors.
+    pub fn computed(mut self, key: &'static str, name: &'static str, of: fn(f64) -> f64) -> Self {
+        self.computed.push((key, name, of));
+        self
+    }
+
+    /// The key has this value.
+    pub fn value(mut self, key: &'static str, value: impl Into<Value>) -> Self {
+        self.values.push((key, value.into()));
+        self
+    }
+
+    /// The file may lack these keys.
+    pub fn optional<const N: usize>(mut self, keys: [&'static str; N]) -> Self {
+        self.optional.extend(keys);
+        self
+    }
+
+    /// Compares the file in this folder with the constants of `M`.
+    ///
+    /// # Errors
+    /// One error with all differences.
+    pub fn check_file<M: Facts>(&self, folder: &Path) -> Result<()> {
+        let path = folder.join("config.json");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let file = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+        self.check::<M>(file)
+            .with_context(|| path.display().to_string())
+    }
+
+    /// Compares a file with the constants of `M`.
+    ///
+    /// # Errors
+    /// One error with all differences.
+    pub fn check<M: Facts>(&self, file: Value) -> Result<()> {
+        let file = with_new_names(file);
+        let constants = self.constants.iter();
+        let constants = constants.map(|&(key, name)| (key, constant::<M>(name)));
+        let computed = self.computed.iter();
+        let computed = computed.map(|&(key, name, of)| match constant::<M>(name).as_f64() {
+            Some(number) => (key, json!(of(number))),
+            None => (key, constant::<M>(name)),
+        });
+        let values = self.values.iter().map(|(key, value)| (*key, value.clone()));
+        let declared = constants.chain(computed).chain(values);
+        let differences = declared.filter_map(|(key, declared)| {
+            let found = key.split('.').try_fold(&file, |at, key| at.get(key));
+            match found {
+                None if self.optional.contains(&key) => None,
+                None => Some(format!(
+                    "  {key}: declared {declared}, and the file has none"
+                )),
+                Some(found) if is_same(found, &declared) => None,
+                Some(found) => Some(format!(
+                    "  {key}: declared {declared}, and the file has {found}"
+                )),
+            }
+        });
+        let differences: Vec<_> = differences.collect();
+        if !differences.is_empty() {
+            bail!(
+                "the network is declared otherwise:\n{}",
+                differences.join("\n")
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The constant of this name, or words that say that there is none.
+fn constant<M: Facts>(name: &str) -> Value {
+    let mut known = M::CONSTANTS.iter();
+    match known.find(|(known, _)| *known == name) {
+        Some((_, Constant::Size(size))) => json!(size),
+        Some((_, Constant::Number(number))) => json!(number),
+        Some((_, Constant::Switch(value))) => json!(value),
+        None => json!(format!("no constant `{name}`")),
+    }
+}
+
+/// Whether two values are equal, where 1 is 1.0, up to the error of a computed number.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => (a - b).abs() <= 1e-12 * a.abs(),
+        _ => a == b,
+    }
+}
+
+/// The file with the names of `transformers` 5.
+fn with_new_names(mut file: Value) -> Value {
+    let Some(entries) = file.as_object_mut() else {
+        return file;
+    };
+    // A T5 whose head is tied scales what the head reads.
+    if let Some(tied) = entries.get("tie_word_embeddings").cloned() {
+        entries.entry("scale_decoder_outputs").or_insert(tied);
+    }
+    if entries.contains_key("rope_parameters") {
+        return file;
+    }
+    let mut rope = match entries.get("rope_scaling") {
+        Some(Value::Object(scaling)) => scaling.clone(),
+        _ => Map::new(),
+    };
+    let kind = rope.remove("type").unwrap_or_else(|| json!("default"));
+    rope.entry("rope_type").or_insert(kind);
+    let older = [
+        ("rope_theta", "rope_theta"),
+        ("rotary_emb_base", "rope_theta"),
+        ("partial_rotary_factor", "partial_rotary_factor"),
+        ("rotary_pct", "partial_rotary_factor"),
+    ];
+    for (older, key) in older {
+        if let Some(value) = entries.get(older) {
+            rope.insert(key.into(), value.clone());
+        }
+    }
+    if let Some(theta) = entries.get("rope_local_base_freq") {
+        let local = json!({ "rope_type": "default", "rope_theta": theta });
+        rope = Map::from_iter([
+            ("full_attention".into(), rope.into()),
+            ("sliding_attention".into(), local),
+        ]);
+    }
+    entries.insert("rope_parameters".into(), rope.into());
+    file
+}

@@ -1,0 +1,100 @@
+//! Gemma 2 (Gemma Team 2024): bounds on scores and logits, norms before and behind each layer, and a window in every other one.
+
+use crate::Config;
+use attn::{
+    checkpoint::layout::{Rule, WeightMap},
+    model,
+};
+
+model! {
+    /// `google/gemma-2-2b`: 2.6 billion parameters.
+    pub struct Gemma2<
+        vocab = 256000, d_model = 2304, heads = 8, kv_heads = 4, head_dim = 256, hidden = 9216, layers = 26, window = 4096,
+        scale = 0.0625, cap = 50.0, final_cap = 30.0, theta = 10000.0, epsilon = 1e-6,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        gemma2::<
+            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, cap, final_cap, theta, epsilon,
+        >(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+
+    /// `Gemma2ForCausalLM` of `transformers`.
+    pub block gemma2(
+        tokens: ids[batch, seq],
+        vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, cap, final_cap, theta, epsilon,
+    ) -> [batch, seq, vocab] {
+        let mut x = sqrt(d_model) * embedding::<vocab, d_model, init = normal(0.02)>(tokens);
+        repeat { layers / 2 } {
+            x = layer::<true, heads, kv_heads, head_dim, hidden, window, scale, cap, theta, epsilon, name = local>(x);
+            x = layer::<false, heads, kv_heads, head_dim, hidden, window, scale, cap, theta, epsilon, name = global>(x);
+        }
+        let logits = linear::<tied = embedding>(rms_norm::<epsilon = epsilon, gain = one_plus>(x));
+        final_cap * tanh(logits / final_cap)
+    }
+
+    block layer(
+        x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scale, cap, theta, epsilon,
+    ) -> [batch, seq, n] {
+        let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = input_layernorm>(x);
+        let y = if is_local {
+            attention::<
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = sliding_window(window), position = rope(theta), scale = scale,
+                softcap = cap, bias = false, name = self_attn,
+            >(y)
+        } else {
+            attention::<
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), scale = scale,
+                softcap = cap, bias = false, name = self_attn,
+            >(y)
+        };
+        let x = x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_attention_layernorm>(y);
+        let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = pre_feedforward_layernorm>(x);
+        let y = feed_forward::<hidden, activation = geglu_tanh, name = mlp>(y);
+        x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_feedforward_layernorm>(y)
+    }
+}
+
+/// What its `config.json` says.
+pub fn config() -> Config {
+    Config::new("gemma2")
+        .constants([
+            ("vocab_size", "vocab"),
+            ("hidden_size", "d_model"),
+            ("num_attention_heads", "heads"),
+            ("num_key_value_heads", "kv_heads"),
+            ("head_dim", "head_dim"),
+            ("intermediate_size", "hidden"),
+            ("num_hidden_layers", "layers"),
+            ("sliding_window", "window"),
+            ("attn_logit_softcapping", "cap"),
+            ("final_logit_softcapping", "final_cap"),
+            ("rms_norm_eps", "epsilon"),
+            ("rope_parameters.rope_theta", "theta"),
+        ])
+        .computed("query_pre_attn_scalar", "scale", |scale| scale.powi(-2))
+        .value("rope_parameters.rope_type", "default")
+        .value("hidden_activation", "gelu_pytorch_tanh")
+        .value("attention_bias", false)
+        .value("tie_word_embeddings", true)
+        .optional(["attention_bias", "tie_word_embeddings"])
+}
+
+/// Its files, of a model with this number of layers. Layers of two kinds take turns, so that a round of the loop has one of each.
+pub fn weights(layers: usize) -> WeightMap {
+    let layers = (0..layers).map(|layer| {
+        let kind = ["local", "global"][layer % 2];
+        let ours = format!("blocks.{}.{kind}.*", layer / 2);
+        Rule::new(ours, format!("layers.{layer}.*"))
+    });
+    let ends = [("embedding.*", "embed_tokens.*"), ("rms_norm.*", "norm.*")];
+    let ends = ends.map(|(ours, theirs)| Rule::new(ours, theirs));
+    WeightMap::new(layers.chain(ends))
+        .under("gemma2.", "model.")
+        .tied("lm_head.weight", "model.embed_tokens.weight")
+        .metadata("format", "pt")
+}

@@ -1,0 +1,105 @@
+//! Gemma 3 (Gemma Team 2025), for texts: norms of queries and keys, and two bases of positions. Five layers of six see a window.
+
+use crate::Config;
+use attn::{
+    checkpoint::layout::{Rule, WeightMap},
+    model,
+};
+
+model! {
+    /// `google/gemma-3-1b-pt`: 1 billion parameters.
+    pub struct Gemma3<
+        vocab = 262144, d_model = 1152, heads = 4, kv_heads = 1, head_dim = 256, hidden = 6912, layers = 26, window = 512,
+        scale = 0.0625, theta = 1000000.0, local_theta = 10000.0,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        gemma3::<
+            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, theta, local_theta,
+        >(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+
+    /// `Gemma3ForCausalLM` of `transformers`.
+    pub block gemma3(
+        tokens: ids[batch, seq], vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, theta, local_theta,
+    ) -> [batch, seq, vocab] {
+        let mut x = sqrt(d_model) * embedding::<vocab, d_model, init = normal(0.02)>(tokens);
+        repeat { layers / 6 } {
+            repeat 5, name = local { x = layer::<true, heads, kv_heads, head_dim, hidden, window, scale, local_theta>(x); }
+            x = layer::<false, heads, kv_heads, head_dim, hidden, window, scale, theta, name = global>(x);
+        }
+        repeat { layers % 6 }, name = rest { x = layer::<true, heads, kv_heads, head_dim, hidden, window, scale, local_theta>(x); }
+        linear::<tied = embedding>(rms_norm::<gain = one_plus>(x))
+    }
+
+    block layer(x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scale, theta) -> [batch, seq, n] {
+        let y = rms_norm::<gain = one_plus, name = input_layernorm>(x);
+        let y = if is_local {
+            attention::<
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = sliding_window(window), position = rope(theta), scale = scale,
+                qk_norm = rms(gain = one_plus), bias = false, name = self_attn,
+            >(y)
+        } else {
+            attention::<
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), scale = scale,
+                qk_norm = rms(gain = one_plus), bias = false, name = self_attn,
+            >(y)
+        };
+        let x = x + rms_norm::<gain = one_plus, name = post_attention_layernorm>(y);
+        let y = rms_norm::<gain = one_plus, name = pre_feedforward_layernorm>(x);
+        let y = feed_forward::<hidden, activation = geglu_tanh, name = mlp>(y);
+        x + rms_norm::<gain = one_plus, name = post_feedforward_layernorm>(y)
+    }
+}
+
+/// What its `config.json` says.
+pub fn config() -> Config {
+    Config::new("gemma3_text")
+        .constants([
+            ("vocab_size", "vocab"),
+            ("hidden_size", "d_model"),
+            ("num_attention_heads", "heads"),
+            ("num_key_value_heads", "kv_heads"),
+            ("head_dim", "head_dim"),
+            ("intermediate_size", "hidden"),
+            ("num_hidden_layers", "layers"),
+            ("sliding_window", "window"),
+            ("rope_parameters.full_attention.rope_theta", "theta"),
+            (
+                "rope_parameters.sliding_attention.rope_theta",
+                "local_theta",
+            ),
+        ])
+        .computed("query_pre_attn_scalar", "scale", |scale| scale.powi(-2))
+        .value("rope_parameters.full_attention.rope_type", "default")
+        .value("rope_parameters.sliding_attention.rope_type", "default")
+        // That of the norms of queries and keys.
+        .value("rms_norm_eps", 1e-6)
+        .value("hidden_activation", "gelu_pytorch_tanh")
+        .value("attention_bias", false)
+        .value("tie_word_embeddings", true)
+        .optional(["attention_bias", "tie_word_embeddings"])
+}
+
+/// Its files, of a model with this number of layers. A round of the loop has five layers with a window and one without.
+pub fn weights(layers: usize) -> WeightMap {
+    let layers = (0..layers).map(|layer| {
+        let (round, place) = (layer / 6, layer % 6);
+        let ours = match place {
+            _ if round == layers / 6 => format!("rest.{place}.layer.*"),
+            5 => format!("blocks.{round}.global.*"),
+            _ => format!("blocks.{round}.local.{place}.layer.*"),
+        };
+        Rule::new(ours, format!("layers.{layer}.*"))
+    });
+    let ends = [("embedding.*", "embed_tokens.*"), ("rms_norm.*", "norm.*")];
+    let ends = ends.map(|(ours, theirs)| Rule::new(ours, theirs));
+    WeightMap::new(layers.chain(ends))
+        .under("gemma3.", "model.")
+        .tied("lm_head.weight", "model.embed_tokens.weight")
+        .metadata("format", "pt")
+}

@@ -1,0 +1,66 @@
+//! Qwen 3 (Yang et al. 2025): a Llama that norms the queries and keys of each head.
+
+use crate::Config;
+use attn::{
+    checkpoint::layout::{WeightMap, hugging_face_llama},
+    model,
+};
+
+model! {
+    /// `Qwen/Qwen3-0.6B`: 596 million parameters.
+    pub struct Qwen3<
+        vocab = 151936, d_model = 1024, heads = 16, kv_heads = 8, head_dim = 128, hidden = 3072, layers = 28, theta = 1000000.0,
+        tied = true,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        qwen3::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, tied>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+
+    /// `Qwen3ForCausalLM` of `transformers`.
+    pub block qwen3(
+        tokens: ids[batch, seq], vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, tied,
+    ) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d_model, init = normal(0.02)>(tokens);
+        repeat layers {
+            x += attention::<
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), qk_norm = rms, bias = false,
+            >(rms_norm(x));
+            x += feed_forward::<hidden, activation = swiglu>(rms_norm(x));
+        }
+        let x = rms_norm(x);
+        if tied { linear::<tied = embedding>(x) } else { linear::<vocab, bias = false>(x) }
+    }
+}
+
+/// What its `config.json` says.
+pub fn config() -> Config {
+    Config::new("qwen3")
+        .constants([
+            ("vocab_size", "vocab"),
+            ("hidden_size", "d_model"),
+            ("num_attention_heads", "heads"),
+            ("num_key_value_heads", "kv_heads"),
+            ("head_dim", "head_dim"),
+            ("intermediate_size", "hidden"),
+            ("num_hidden_layers", "layers"),
+            ("tie_word_embeddings", "tied"),
+            ("rope_parameters.rope_theta", "theta"),
+        ])
+        .value("rope_parameters.rope_type", "default")
+        // That of the norms of queries and keys.
+        .value("rms_norm_eps", 1e-6)
+        .value("hidden_act", "silu")
+        .value("attention_bias", false)
+        .value("use_sliding_window", false)
+        .optional(["attention_bias", "use_sliding_window"])
+}
+
+/// Its files.
+pub fn weights() -> WeightMap {
+    hugging_face_llama().under("qwen3.", "")
+}

@@ -1,0 +1,43 @@
+//! All differences of a `config.json` are one error, and no weight has changed.
+
+use serde_json::{Value, json};
+use zoo::llama::{self, Llama};
+
+/// The file of `meta-llama/Llama-3.2-1B`, as `transformers` 4 wrote it.
+fn file() -> Value {
+    json!({
+        "attention_bias": false, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 8192,
+        "mlp_bias": false, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": true, "vocab_size": 128256,
+        "rope_scaling": {
+            "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+            "rope_type": "llama3"
+        }
+    })
+}
+
+#[test]
+fn the_file_of_an_older_library_is_read() {
+    llama::config().check::<Llama>(file()).unwrap();
+}
+
+#[test]
+fn all_differences_are_in_one_error() {
+    let mut file = file();
+    file["vocab_size"] = json!(32000);
+    file["rope_scaling"]["factor"] = json!(8);
+    file["tie_word_embeddings"] = json!(false);
+    file["hidden_act"] = json!("gelu");
+    file.as_object_mut().unwrap().remove("num_key_value_heads");
+    file.as_object_mut().unwrap().remove("mlp_bias");
+    let error = llama::config().check::<Llama>(file).unwrap_err();
+    let lines = [
+        "the network is declared otherwise:",
+        "  vocab_size: declared 128256, and the file has 32000",
+        "  num_key_value_heads: declared 8, and the file has none",
+        "  tie_word_embeddings: declared true, and the file has false",
+        "  rope_parameters.factor: declared 32.0, and the file has 8",
+        "  hidden_act: declared \"silu\", and the file has \"gelu\"",
+    ];
+    assert_eq!(error.to_string(), lines.join("\n"));
+}

@@ -1,0 +1,285 @@
+//! Networks that continue a text.
+
+use crate::Run;
+use attn::{dfdx::prelude::*, generate::Sampling, model};
+
+/// A test of the model with this name.
+macro_rules! compare {
+    ($name:ident: $model:ty, $family:ident $(, $argument:expr)?) => {
+        #[test]
+        fn $name() {
+            let (config, map) = (zoo::$family::config(), zoo::$family::weights($($argument)?));
+            let run = Run::of(stringify!($name));
+            let mut model: $model = run.load(&config, &map);
+            run.assert_same("logits", &model.forward(run.ids("tokens")).as_vec());
+
+            let inputs = (run.ids("tokens").traced(model.alloc_grads()), run.ids("targets"));
+            let loss = model.loss_mut(inputs);
+            run.assert_same("loss", &loss.as_vec());
+            run.assert_gradients(&model, &map, &loss.backward());
+
+            let new = run.list("new");
+            let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+            let mut session = model.session(32).unwrap();
+            let tokens = session.generate(&run.list("prompt"), sampling, &[]).unwrap();
+            let tokens: Vec<usize> = tokens.take(new.len()).map(Result::unwrap).collect();
+            assert_eq!(tokens, new);
+        }
+    };
+}
+
+model! {
+    use zoo::gpt2::gpt2;
+
+    struct Gpt2<vocab = 61, d_model = 24, heads = 4, layers = 2, max_len = 32, epsilon = 1e-3>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        gpt2::<vocab, d_model, heads, layers, { 4 * d_model }, max_len, epsilon>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(gpt2: Gpt2, gpt2, "transformer.");
+
+model! {
+    use zoo::llama::llama;
+
+    struct Llama<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, theta = 100.0,
+        factor = 4.0, low = 1.0, high = 4.0, original_max_len = 8, epsilon = 1e-3, tied = true,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        llama::<
+            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, factor, low, high, original_max_len, epsilon, tied,
+        >(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(llama: Llama, llama);
+
+model! {
+    use zoo::llama::llama;
+
+    struct Untied<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, theta = 100.0,
+        factor = 4.0, low = 1.0, high = 4.0, original_max_len = 8, epsilon = 1e-3, tied = false,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        llama::<
+            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, factor, low, high, original_max_len, epsilon, tied,
+        >(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(llama_untied: Untied, llama);
+
+model! {
+    use zoo::smollm::smollm;
+
+    struct SmolLm<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, hidden = 40, layers = 2, theta = 1000.0, epsilon = 1e-3,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        smollm::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(smollm: SmolLm, smollm);
+
+model! {
+    use zoo::mistral::mistral;
+
+    struct Mistral<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, window = 5, theta = 1000.0, epsilon = 1e-3,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        mistral::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, theta, epsilon>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(mistral: Mistral, mistral);
+
+model! {
+    use zoo::qwen2::qwen2;
+
+    struct Qwen2<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, hidden = 40, layers = 2, theta = 1000.0, epsilon = 1e-3, tied = true,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        qwen2::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon, tied>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(qwen2: Qwen2, qwen2);
+
+model! {
+    use zoo::qwen3::qwen3;
+
+    struct Qwen3<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, theta = 1000.0, tied = false,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        qwen3::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, tied>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(qwen3: Qwen3, qwen3);
+
+model! {
+    use zoo::gemma2::gemma2;
+
+    struct Gemma2<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 4, window = 5, scale = 0.25, cap = 2.0,
+        final_cap = 3.0, theta = 1000.0, epsilon = 1e-3,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        gemma2::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, cap, final_cap, theta, epsilon>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(gemma2: Gemma2, gemma2, 4);
+
+model! {
+    use zoo::gemma3::gemma3;
+
+    struct Gemma3<
+        vocab = 61, d_model = 16, heads = 4, kv_heads = 2, head_dim = 8, hidden = 24, layers = 8, window = 5, scale = 0.25,
+        theta = 10000.0, local_theta = 100.0,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        gemma3::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, theta, local_theta>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(gemma3: Gemma3, gemma3, 8);
+
+model! {
+    use zoo::phi3::phi3;
+
+    struct Phi3<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, hidden = 40, layers = 2, window = 5, theta = 1000.0, epsilon = 1e-3,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        phi3::<vocab, d_model, heads, kv_heads, hidden, layers, window, theta, epsilon>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(phi3: Phi3, phi3);
+
+model! {
+    use zoo::gpt_neox::gpt_neox;
+
+    struct GptNeoX<vocab = 61, d_model = 32, heads = 4, hidden = 40, layers = 2, rotary_pct = 0.5, theta = 1000.0, epsilon = 1e-3>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        gpt_neox::<vocab, d_model, heads, hidden, layers, { (rotary_pct * (d_model / heads) as f64) as usize }, theta, epsilon>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(gpt_neox: GptNeoX, gpt_neox, 4);
+
+model! {
+    use zoo::opt::opt;
+
+    struct Opt<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 32>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        opt::<vocab, d_model, heads, hidden, layers, max_len>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(opt: Opt, opt);
+
+model! {
+    use zoo::mixtral::mixtral;
+
+    struct Mixtral<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, hidden = 16, layers = 2, experts = 4, chosen = 2, theta = 1000.0,
+        epsilon = 1e-3,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        mixtral::<vocab, d_model, heads, kv_heads, hidden, layers, experts, chosen, theta, epsilon>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(mixtral: Mixtral, mixtral, 4);
+
+model! {
+    use zoo::qwen3_moe::qwen3_moe;
+
+    struct Qwen3Moe<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 12, layers = 2, experts = 5, chosen = 2,
+        theta = 1000.0,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        qwen3_moe::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, theta>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(qwen3_moe: Qwen3Moe, qwen3_moe, 5);
