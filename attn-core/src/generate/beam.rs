@@ -55,13 +55,14 @@ impl<E: Element> Session<E> {
     /// The likeliest continuations of the sequence and a prompt, best first: one per beam, or fewer if there are no more. The
     /// session itself does not change.
     ///
-    /// In every round each continuation is extended by every token, and the likeliest of the results are kept. This finds the
-    /// best of all continuations only if there are enough beams. One beam is the greedy choice. In `transformers` this is
-    /// `num_beams` of `generate`.
+    /// In every round each continuation is extended by every token, and the likeliest of the results are kept. The search ends when as many
+    /// continuations have ended as there are beams and none of the others has a better score so far, or where the session is full. This finds
+    /// the best of all continuations only if there are enough beams. One beam is the greedy choice. In `transformers` this is `num_beams` of
+    /// `generate`, with `early_stopping=False`.
     ///
     /// # Errors
-    /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; if prompt and continuation do not
-    /// fit; if there is no memory for a copy of the session for each beam; or if the model's results are not finite.
+    /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; if the prompt does not fit; if there is no
+    /// memory for a copy of the session for each beam; or if the model's results are not finite.
     pub fn beam_search(
         &self,
         prompt: &[usize],
@@ -77,13 +78,19 @@ impl<E: Element> Session<E> {
         };
         let mut open = vec![start];
         let mut ended = Vec::new();
-        for _ in 0..search.tokens {
+        for round in 0..search.tokens {
+            let is_full = |beam: &ActiveBeam<E>| beam.session.len() == beam.session.capacity();
+            if round > 0 && (open.iter().any(is_full) || search.is_over(&open, &ended)) {
+                break;
+            }
             open = extend(open, search, &mut ended)?;
+            search.keep_best(&mut ended);
         }
-        let unfinished = open.into_iter();
-        ended.extend(unfinished.map(|open| search.beam(open.tokens, open.log_probability)));
-        ended.sort_by(|a, b| b.score.total_cmp(&a.score));
-        ended.truncate(search.beams);
+        if !search.is_over(&open, &ended) {
+            let unfinished = open.into_iter();
+            ended.extend(unfinished.map(|open| search.beam(open.tokens, open.log_probability)));
+            search.keep_best(&mut ended);
+        }
         Ok(ended)
     }
 }
@@ -108,12 +115,31 @@ impl BeamSearch<'_> {
     }
 
     fn beam(&self, tokens: Vec<usize>, log_probability: f64) -> Beam {
-        let len = (tokens.len().max(1) as f64).powf(self.length_penalty);
+        let score = self.score(tokens.len(), log_probability);
         Beam {
             tokens,
             log_probability,
-            score: log_probability / len,
+            score,
         }
+    }
+
+    fn score(&self, tokens: usize, log_probability: f64) -> f64 {
+        log_probability / (tokens.max(1) as f64).powf(self.length_penalty)
+    }
+
+    /// The best continuations, in the order of their scores.
+    fn keep_best(&self, all: &mut Vec<Beam>) {
+        all.sort_by(|a, b| b.score.total_cmp(&a.score));
+        all.truncate(self.beams);
+    }
+
+    /// Whether all continuations are there, and the open ones are not better.
+    fn is_over<E: Element>(&self, open: &[ActiveBeam<E>], ended: &[Beam]) -> bool {
+        let Some(worst) = ended.last().filter(|_| ended.len() == self.beams) else {
+            return false;
+        };
+        let score = |beam: &ActiveBeam<E>| self.score(beam.tokens.len(), beam.log_probability);
+        open.iter().all(|beam| score(beam) <= worst.score)
     }
 }
 

@@ -223,40 +223,48 @@ impl<E: Element> Sessions<E> {
         given: usize,
         tokens: impl Fn(usize) -> &'t [usize],
     ) -> Result<(), SessionError> {
-        let Capacity {
-            sequences,
-            capacity,
-        } = self.room;
+        let sequences = self.room.sequences;
         if given != sequences {
             return Err(SessionError::Sequences { given, sequences });
         }
         for (sequence, &len) in self.lens.iter().enumerate() {
             let tokens = tokens(sequence);
-            if len == 0 && tokens.is_empty() {
-                return Err(SessionError::Empty { sequence });
-            }
             if self.cut[sequence] && tokens.is_empty() {
                 return Err(SessionError::Cut { sequence, len });
             }
-            if tokens.len() > capacity - len {
-                return Err(SessionError::Full {
-                    sequence,
-                    len,
-                    given: tokens.len(),
-                    capacity,
-                });
-            }
-            let unknown = tokens.iter().position(|&token| token >= self.vocabulary);
-            if let Some(place) = unknown {
-                return Err(SessionError::Unknown {
-                    sequence,
-                    place,
-                    token: tokens[place],
-                    vocabulary: self.vocabulary,
-                });
-            }
+            self.check_tokens(sequence, len, tokens)?;
         }
         Ok(())
+    }
+
+    /// Checks the new tokens of a sequence that has so many.
+    fn check_tokens(
+        &self,
+        sequence: usize,
+        len: usize,
+        tokens: &[usize],
+    ) -> Result<(), SessionError> {
+        let capacity = self.room.capacity;
+        if len == 0 && tokens.is_empty() {
+            return Err(SessionError::Empty { sequence });
+        }
+        if tokens.len() > capacity - len {
+            return Err(SessionError::Full {
+                sequence,
+                len,
+                given: tokens.len(),
+                capacity,
+            });
+        }
+        match tokens.iter().position(|&token| token >= self.vocabulary) {
+            None => Ok(()),
+            Some(place) => Err(SessionError::Unknown {
+                sequence,
+                place,
+                token: tokens[place],
+                vocabulary: self.vocabulary,
+            }),
+        }
     }
 
     fn decode(&mut self, each: &mut impl FnMut(usize, Matrix<'_, E>)) {
@@ -550,6 +558,16 @@ impl<E: Element> Session<E> {
     /// Clears the sequence.
     pub fn reset(&mut self) {
         self.sessions.reset(0);
+    }
+
+    /// Replaces the sequence by these tokens.
+    ///
+    /// # Errors
+    /// [`SessionError`]. Then the sequence has not changed.
+    pub(super) fn restart(&mut self, tokens: &[usize]) -> Result<(), SessionError> {
+        self.sessions.check_tokens(0, 0, tokens)?;
+        self.reset();
+        self.prefill(tokens).map(drop)
     }
 
     /// An independent copy. Both share the weights.

@@ -40,7 +40,7 @@ pub struct Generated<'s, E: Element, C = Unconstrained> {
     sampler: Sampler,
     constraint: C,
     pub(super) stop: &'s [usize],
-    /// All tokens so far. If `pending`, the last one has not been given to the session.
+    /// The tokens from the prompt on. If `pending`, the last one has not been given to the session.
     tokens: Vec<usize>,
     pending: bool,
     /// Whether a full session starts again.
@@ -65,20 +65,13 @@ impl<E: Element> Session<E> {
     ) -> Result<Generated<'s, E>, GenerateError> {
         let sampler = Sampler::new(sampling)?;
         self.prefill(prompt)?;
-        Ok(Generated {
-            session: self,
-            sampler,
-            constraint: |_, _| (),
-            stop,
-            tokens: prompt.to_vec(),
-            pending: false,
-            refills: false,
-            ended: false,
-        })
+        Ok(Generated::new(self, prompt, sampler, stop, false))
     }
 
-    /// As [`generate`](Self::generate), but without an end at the [capacity](Self::capacity): a full session starts again with the last half
-    /// of its tokens. So the context of a token is between a half of the capacity and all of it, and most steps cost one token.
+    /// As [`generate`](Self::generate), but without an end at the [capacity](Self::capacity): a full session starts again with the last
+    /// tokens from the prompt on, as many as half of it has place for. So the context of a token is between a half of the capacity and all of it
+    /// if the prompt or what was generated is that long, and most steps cost one token. What the session read before the prompt is forgotten
+    /// then: give it as a part of the prompt where it is to be kept.
     ///
     /// This is for models with learned positions, which have no more positions than the blocks that they were trained on. A prompt that does
     /// not fit replaces what the session has read, and the model reads only its end.
@@ -93,16 +86,35 @@ impl<E: Element> Session<E> {
         sampling: Sampling,
         stop: &'s [usize],
     ) -> Result<Generated<'s, E>, GenerateError> {
+        let sampler = Sampler::new(sampling)?;
         let capacity = self.capacity();
-        let mut read = prompt;
         if prompt.len() > capacity - self.len() {
-            self.reset();
-            read = &prompt[prompt.len().saturating_sub(capacity)..];
+            self.restart(&prompt[prompt.len().saturating_sub(capacity)..])?;
+        } else {
+            self.prefill(prompt)?;
         }
-        let mut generated = self.generate(read, sampling, stop)?;
-        generated.tokens = prompt.to_vec();
-        generated.refills = true;
-        Ok(generated)
+        Ok(Generated::new(self, prompt, sampler, stop, true))
+    }
+}
+
+impl<'s, E: Element> Generated<'s, E> {
+    fn new(
+        session: &'s mut Session<E>,
+        prompt: &[usize],
+        sampler: Sampler,
+        stop: &'s [usize],
+        refills: bool,
+    ) -> Self {
+        Self {
+            session,
+            sampler,
+            constraint: |_, _| (),
+            stop,
+            tokens: prompt.to_vec(),
+            pending: false,
+            refills,
+            ended: false,
+        }
     }
 }
 
@@ -202,8 +214,7 @@ impl<E: Element, C: FnMut(&[usize], &mut [f64])> Generated<'_, E, C> {
             let capacity = self.session.capacity();
             if self.refills && self.session.len() == capacity {
                 let start = self.tokens.len().saturating_sub(capacity.div_ceil(2));
-                self.session.reset();
-                self.session.prefill(&self.tokens[start..])?;
+                self.session.restart(&self.tokens[start..])?;
             } else {
                 self.session.step(last)?;
             }

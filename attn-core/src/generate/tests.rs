@@ -735,6 +735,35 @@ fn one_beam_equals_greedy_decoding() {
     assert_eq!(tokens, [[1, 0, 1, 0]]);
 }
 
+/// The token after 3 is almost certainly 2, which stops, and the others go on with certainty.
+#[test]
+fn one_beam_ends_where_greedy_decoding_does() {
+    let mut table = [[0.0; TOKENS]; TOKENS];
+    (table[3][2], table[0][0]) = (0.4, 50.0);
+    let search = BeamSearch {
+        beams: 1,
+        tokens: 30,
+        stop: &[2],
+        ..BeamSearch::default()
+    };
+    // Nothing is stepped behind the end, so the capacity is enough.
+    let found = session(table, 1).beam_search(&[3], &search).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].tokens, [2]);
+}
+
+#[test]
+fn beams_end_where_the_session_is_full() {
+    let search = BeamSearch {
+        beams: 2,
+        tokens: 30,
+        ..BeamSearch::default()
+    };
+    let found = session(TABLE, 4).beam_search(&[3], &search).unwrap();
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|beam| beam.tokens.len() == 4));
+}
+
 #[test]
 #[should_panic(expected = "a session is of one sequence")]
 fn a_session_has_one_sequence() {
