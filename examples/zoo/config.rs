@@ -136,6 +136,9 @@ fn with_new_names(mut file: Value) -> Value {
     if let Some(tied) = entries.get("tie_word_embeddings").cloned() {
         entries.entry("scale_decoder_outputs").or_insert(tied);
     }
+    if let Some(experts) = entries.get("num_experts").cloned() {
+        entries.entry("num_local_experts").or_insert(experts);
+    }
     if entries.contains_key("rope_parameters") {
         return file;
     }

@@ -56,7 +56,7 @@ pub fn config() -> Config {
             ("head_dim", "head_dim"),
             ("moe_intermediate_size", "hidden"),
             ("num_hidden_layers", "layers"),
-            ("num_experts", "experts"),
+            ("num_local_experts", "experts"),
             ("num_experts_per_tok", "chosen"),
             ("rope_parameters.rope_theta", "theta"),
         ])

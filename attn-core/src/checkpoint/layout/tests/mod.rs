@@ -150,7 +150,7 @@ fn parts_in_groups_equal_those_of_torch() {
     assert_eq!(
         odd,
         [
-            "`k <- qkv, the next rows in each of 2 groups` does not fit k, F32 [3, 1]: its 3 rows are not those of 2 groups"
+            "k, F32 [3, 1], cannot come from the rule k <- qkv, the next rows in each of 2 groups: its 3 rows are not those of 2 groups"
         ]
     );
 }
