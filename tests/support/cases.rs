@@ -94,7 +94,7 @@ macro_rules! operations {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let mut x = x * learned_position::<9, d>(x) + sinusoidal_position::<d>(x);
-                    repeat 2 { x += gelu(linear::<d>(x)) * learned_position::<9, d, offset = 3>(x); }
+                    repeat 2 { x += gelu(linear::<d>(x)) * learned_position::<12, d, offset = 3>(x); }
                     x
                 }
             } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
