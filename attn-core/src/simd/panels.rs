@@ -295,26 +295,26 @@ fn write_whole<V: Vector, const R: usize, const N: usize>(
     // Loops, and no calls of `for_each`: the compiler may leave its closures as functions, in which it can't use the vectors.
     match initial {
         Initial::Zero => {
-            for i in 0..R {
-                write_row(&sums[i], row!(i), |sum, _| sum);
+            for (i, sums) in sums.iter().enumerate() {
+                write_row(sums, row!(i), |sum, _| sum);
             }
         }
         Initial::Old => {
-            for i in 0..R {
-                write_row(&sums[i], row!(i), |sum, old| V::load(old) + sum);
+            for (i, sums) in sums.iter().enumerate() {
+                write_row(sums, row!(i), |sum, old| V::load(old) + sum);
             }
         }
         Initial::OfRows(of) => {
-            for i in 0..R {
+            for (i, sums) in sums.iter().enumerate() {
                 let of = V::splat(of[place.rows.start + i]);
-                write_row(&sums[i], row!(i), |sum, _| of + sum);
+                write_row(sums, row!(i), |sum, _| of + sum);
             }
         }
         Initial::OfColumns(of) => {
             let of: [V; N] =
                 std::array::from_fn(|n| V::load(&of[place.columns.start + n * V::LANES..]));
-            for i in 0..R {
-                let mut sums = sums[i];
+            for (i, sums) in sums.iter().enumerate() {
+                let mut sums = *sums;
                 for n in 0..N {
                     sums[n] = of[n] + sums[n];
                 }
