@@ -98,7 +98,7 @@ pub(crate) fn can_allocate(bytes: Option<usize>) -> bool {
 }
 
 thread_local! {
-    /// What this thread counts of a share of work.
+    /// The bytes of the share of work that this thread runs, if it runs one.
     static SHARE: Cell<Option<Share>> = const { Cell::new(None) };
 }
 
@@ -112,7 +112,7 @@ struct Share {
 /// Runs a share of work, which gives back all the memory that it takes, and returns the peak of the bytes of that. They are counted by
 /// [`at_once`]: how many shares run at a time depends on the threads, and their common peak on when each of them reaches its own.
 pub(crate) fn of_share(body: impl FnOnce()) -> usize {
-    /// What is counted around the share.
+    /// The count of the share around this one, which goes on when it ends.
     struct Outer(Option<Share>);
 
     impl Drop for Outer {

@@ -5,7 +5,7 @@ use attn::{Constant, Facts};
 use serde_json::{Map, Value, json};
 use std::{fs, path::Path};
 
-/// What a `config.json` has to say of a declared network.
+/// The values that the `config.json` of a declared network must have.
 ///
 /// A key is a path: `rope_parameters.factor` is `"rope_parameters": { "factor": .. }`. Files of `transformers` 4 have `rope_theta` and
 /// `rope_scaling` instead, and are read as if they had `rope_parameters`.

@@ -56,7 +56,7 @@ model! {
     }
 }
 
-/// What its `config.json` says.
+/// The values of its `config.json`.
 pub fn config() -> Config {
     Config::new("gemma3_text")
         .constants([
@@ -77,7 +77,7 @@ pub fn config() -> Config {
         .computed("query_pre_attn_scalar", "scale", |scale| scale.powi(-2))
         .value("rope_parameters.full_attention.rope_type", "default")
         .value("rope_parameters.sliding_attention.rope_type", "default")
-        // That of the norms of queries and keys.
+        // The norms of queries and keys have this epsilon.
         .value("rms_norm_eps", 1e-6)
         .value("hidden_activation", "gelu_pytorch_tanh")
         .value("attention_bias", false)

@@ -34,7 +34,7 @@ model! {
     }
 }
 
-/// What its `config.json` says.
+/// The values of its `config.json`.
 pub fn config() -> Config {
     Config::new("gpt_neox")
         .constants([

@@ -45,7 +45,7 @@ model! {
     }
 }
 
-/// What its `config.json` says.
+/// The values of its `config.json`.
 pub fn config() -> Config {
     Config::new("mixtral")
         .constants([
@@ -69,12 +69,18 @@ pub fn config() -> Config {
 
 /// Its files, of a model with this number of experts.
 pub fn weights(experts: usize) -> WeightMap {
-    let of_experts = ["w1", "w2", "w3"].map(|name| {
-        let theirs = format!("block_sparse_moe.experts.{{expert}}.{name}.*");
+    let names = ["w1", "w2", "w3"];
+    files_of_mixture(experts, "block_sparse_moe", names).under("mixtral.", "")
+}
+
+/// The files of a mixture whose layers have a module with a gate and experts, by its name there. The matrices of experts have the same names here.
+pub(crate) fn files_of_mixture(experts: usize, module: &str, names: [&str; 3]) -> WeightMap {
+    let of_experts = names.map(|name| {
+        let theirs = format!("{module}.experts.{{expert}}.{name}.*");
         Rule::new(format!("moe.{name}.*"), theirs).per_expert(experts)
     });
+    let gate = Rule::new("moe.gate.*", format!("{module}.gate.*"));
     let layer = [
-        ("moe.gate.*", "block_sparse_moe.gate.*"),
         ("attention.*", "self_attn.*"),
         ("rms_norm.*", "input_layernorm.*"),
         ("rms_norm_2.*", "post_attention_layernorm.*"),
@@ -85,9 +91,9 @@ pub fn weights(experts: usize) -> WeightMap {
         ("linear.*", "lm_head.*"),
     ];
     let named = |(ours, theirs)| Rule::new(ours, theirs);
-    WeightMap::new(of_experts.into_iter().chain(layer.map(named)))
+    let rules = of_experts.into_iter().chain([gate]);
+    WeightMap::new(rules.chain(layer.map(named)))
         .under("blocks.{}.", "model.layers.{}.")
         .and(WeightMap::new(ends.map(named)))
-        .under("mixtral.", "")
         .metadata("format", "pt")
 }

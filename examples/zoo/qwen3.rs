@@ -37,7 +37,7 @@ model! {
     }
 }
 
-/// What its `config.json` says.
+/// The values of its `config.json`.
 pub fn config() -> Config {
     Config::new("qwen3")
         .constants([
@@ -52,7 +52,7 @@ pub fn config() -> Config {
             ("rope_parameters.rope_theta", "theta"),
         ])
         .value("rope_parameters.rope_type", "default")
-        // That of the norms of queries and keys.
+        // The norms of queries and keys have this epsilon.
         .value("rms_norm_eps", 1e-6)
         .value("hidden_act", "silu")
         .value("attention_bias", false)

@@ -1,10 +1,7 @@
 //! Qwen 3 (Yang et al. 2025) as a mixture of many small experts, with norms of queries and keys.
 
-use crate::Config;
-use attn::{
-    checkpoint::layout::{Rule, WeightMap},
-    model,
-};
+use crate::{Config, mixtral::files_of_mixture};
+use attn::{checkpoint::layout::WeightMap, model};
 
 model! {
     /// `Qwen/Qwen3-30B-A3B`: 31 billion parameters, of which a token reads 3 billion.
@@ -45,7 +42,7 @@ model! {
     }
 }
 
-/// What its `config.json` says.
+/// The values of its `config.json`.
 pub fn config() -> Config {
     Config::new("qwen3_moe")
         .constants([
@@ -67,7 +64,7 @@ pub fn config() -> Config {
         .value("mlp_only_layers", Vec::<usize>::new())
         .value("use_sliding_window", false)
         .value("attention_bias", false)
-        // That of the norms of queries and keys.
+        // The norms of queries and keys have this epsilon.
         .value("rms_norm_eps", 1e-6)
         .value("tie_word_embeddings", false)
         .optional(["attention_bias", "use_sliding_window"])
@@ -75,25 +72,6 @@ pub fn config() -> Config {
 
 /// Its files, of a model with this number of experts.
 pub fn weights(experts: usize) -> WeightMap {
-    let of_experts = ["gate_proj", "down_proj", "up_proj"].map(|name| {
-        let theirs = format!("mlp.experts.{{expert}}.{name}.*");
-        Rule::new(format!("moe.{name}.*"), theirs).per_expert(experts)
-    });
-    let layer = [
-        ("moe.gate.*", "mlp.gate.*"),
-        ("attention.*", "self_attn.*"),
-        ("rms_norm.*", "input_layernorm.*"),
-        ("rms_norm_2.*", "post_attention_layernorm.*"),
-    ];
-    let ends = [
-        ("embedding.*", "model.embed_tokens.*"),
-        ("rms_norm.*", "model.norm.*"),
-        ("linear.*", "lm_head.*"),
-    ];
-    let named = |(ours, theirs)| Rule::new(ours, theirs);
-    WeightMap::new(of_experts.into_iter().chain(layer.map(named)))
-        .under("blocks.{}.", "model.layers.{}.")
-        .and(WeightMap::new(ends.map(named)))
-        .under("qwen3_moe.", "")
-        .metadata("format", "pt")
+    let names = ["gate_proj", "down_proj", "up_proj"];
+    files_of_mixture(experts, "mlp", names).under("qwen3_moe.", "")
 }

@@ -175,7 +175,7 @@ impl<'a, E: Pooled> StepRows<'a, E> {
         }
     }
 
-    /// Those of a step.
+    /// The rows of one step.
     pub fn at(&self, step: usize) -> Step<'a, E> {
         let place = (step - self.first).checked_rem(self.numbers.rows());
         Step {
@@ -225,7 +225,7 @@ impl<'a, E: Pooled> StepRowsMut<'a, E> {
         (step - self.first) % self.numbers.rows().max(1)
     }
 
-    /// Those of a step.
+    /// The rows of one step.
     pub fn at(&self, step: usize) -> Step<'_, E> {
         let numbers = match self.numbers.rows() {
             0 => &[],
@@ -238,12 +238,12 @@ impl<'a, E: Pooled> StepRowsMut<'a, E> {
         }
     }
 
-    /// Those of a step, mutable.
+    /// The rows of one step, mutable.
     pub fn at_mut(&mut self, step: usize) -> StepMut<'_, E> {
         self.reborrow().into_step(step)
     }
 
-    /// Those of a step, and of another one, mutable.
+    /// The rows of one step, and the rows of another one, mutable.
     ///
     /// # Panics
     /// If both are in one place.

@@ -16,7 +16,7 @@ use crate::{Element, random::Philox4x32};
 ///    curious case of neural text degeneration", 2019);
 /// 6. `min_p`: keeps the tokens at least `min_p` times as likely as the likeliest (Nguyen et al. 2024).
 ///
-/// Of the tokens that are not excluded, the likeliest always remains. These are arguments of `generate` in `transformers`.
+/// The likeliest token that is not excluded always remains. These are arguments of `generate` in `transformers`.
 ///
 /// ```
 /// use attn::generate::{Sampler, Sampling};
@@ -99,7 +99,7 @@ pub enum SamplingError {
     Constraint {
         /// The first such token.
         token: usize,
-        /// What it became.
+        /// The new logit.
         value: f64,
     },
 

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::Element;
 
-/// What a draft was worth.
+/// How many tokens a draft proposed, and how many of them were accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acceptance {
     /// The number of tokens that the draft proposed.

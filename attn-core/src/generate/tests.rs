@@ -356,7 +356,7 @@ fn constraints_see_the_tokens_from_the_prompt_on() {
         seen.push(tokens.to_vec());
         logits[1] = f64::NEG_INFINITY;
     });
-    // Of the rows of the table without 1: 3 -> 0 -> 3.
+    // The likeliest tokens but 1: 3 -> 0 -> 3.
     let tokens = tokens.take(3).collect::<Result<Vec<_>, _>>();
     assert_eq!(tokens.unwrap(), [0, 3, 0]);
     assert_eq!(seen, [vec![3], vec![3, 0], vec![3, 0, 3]]);

@@ -121,7 +121,7 @@ mod tests {
                 let ones = vec![1.0; depth];
                 let want = naive(3.0, a, Matrix::new(&ones, depth, 1));
                 assert_close(&what, &sums, &want, Absolute(tolerance));
-                // The same over numbers that are not read.
+                // The results are the same over old numbers, which are not read.
                 let mut written = vec![f32::NAN; rows * cols];
                 let view = MatrixMut::new(&mut written, rows, cols);
                 sums.fill(f32::NAN);

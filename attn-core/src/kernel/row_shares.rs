@@ -7,7 +7,7 @@ use crate::memory;
 
 /// The numbers of weights that stay in the second-level cache of a thread from step to step.
 const CACHED: usize = 256 * 1024;
-/// With so many rows for each thread, the weights may as well come from elsewhere at each step.
+/// The rows of a thread from which on it does not matter that weights are read from further away at each step.
 const MANY_ROWS: usize = 8;
 /// A number that an elementwise operation computes takes as long as so many multiplications.
 const ELEMENTWISE: usize = 16;
@@ -38,7 +38,7 @@ impl RowShares {
         Self::of(rows, if is_one { 1 } else { threads })
     }
 
-    /// So many shares, unless there are fewer rows.
+    /// Rows in `count` shares, or in as many as there are rows.
     pub fn of(rows: usize, count: usize) -> Self {
         let count = count.min(rows).max(1);
         Self { rows, count }

@@ -81,7 +81,7 @@ impl<'a, E> Panels<'a, E> {
         }
     }
 
-    /// Those from this one on.
+    /// The panels from this one on.
     ///
     /// # Panics
     /// If there are fewer.

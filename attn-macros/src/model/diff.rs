@@ -188,7 +188,7 @@ fn overwritten_slices<O: Op + ?Sized>(block: Block<'_, O>, scan: &Scan<O>) -> Ve
             _ => 0,
         }
     };
-    // Of those that write it several times, or in a loop, none may overwrite.
+    // A line in a loop runs several times, so it cannot overwrite.
     let is_nested = body.lines.iter().any(|line| {
         matches!(
             line,

@@ -231,7 +231,7 @@ impl Split {
     /// The index of a head, or of an expert, in the name of a tensor of theirs.
     pub(super) const INDICES: [&str; 2] = ["{head}", "{expert}"];
 
-    /// That of its parts.
+    /// The name of the index of its parts.
     pub(super) fn index(self) -> &'static str {
         Self::INDICES[usize::from(self.of_experts)]
     }

@@ -30,7 +30,7 @@ use crate::ops::Fusion;
 type Cut = (Ident, TokenStream);
 
 impl ModelFrame<'_> {
-    /// Of the frame of a body, whether each row of the batch is computed of the same row alone, of what the steps have of it.
+    /// Whether each row of the batch depends on the same row of the inputs and states alone. This is the frame of the body.
     pub(super) fn is_by_rows(&self) -> bool {
         let step = self.step.as_ref();
         step.is_some_and(|step| {
