@@ -30,6 +30,8 @@
 //! byte-level BPE (GPT-2, Llama 3, Qwen, GPT-NeoX, RoBERTa, OPT), BPE with bytes for unknown characters (Llama 2, Mistral, Phi-3, Gemma),
 //! WordPiece (BERT) and Unigram (T5, XLM-RoBERTa).
 
+#[cfg(feature = "tokenizers")]
+mod chat;
 mod decoder;
 mod error;
 mod pair;
@@ -42,6 +44,8 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "tokenizers")]
+pub use chat::{ChatError, ChatMessage, ChatTemplate};
 pub use decoder::Decoder;
 pub use error::TextError;
 pub use pair::EncodedPair;

@@ -1,4 +1,6 @@
 #[cfg(feature = "tokenizers")]
+mod chat;
+#[cfg(feature = "tokenizers")]
 mod families;
 
 use super::*;
