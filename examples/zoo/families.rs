@@ -56,14 +56,14 @@ pub const FAMILIES: [Family; 13] = [
     family!(llama, Llama, |_| Ok(crate::llama::weights())),
     family!(mistral, Mistral, |_| Ok(crate::mistral::weights())),
     family!(mixtral, Mixtral, |it| Ok(crate::mixtral::weights(
-        it.size("num_local_experts")?
+        it.experts()?
     ))),
     family!(opt, Opt, |_| Ok(crate::opt::weights())),
     family!(phi3, Phi3, |_| Ok(crate::phi3::weights())),
     family!(qwen2, Qwen2, |_| Ok(crate::qwen2::weights())),
     family!(qwen3, Qwen3, |_| Ok(crate::qwen3::weights())),
     family!(qwen3_moe, Qwen3Moe, |it| Ok(crate::qwen3_moe::weights(
-        it.size("num_experts")?
+        it.experts()?
     ))),
     family!(smollm, SmolLm, |_| Ok(crate::smollm::weights())),
 ];
@@ -73,6 +73,12 @@ impl Checkpoint<'_> {
         let size = self.config.get(key).and_then(Value::as_u64);
         let size = size.with_context(|| format!("config.json has no number `{key}`"))?;
         Ok(usize::try_from(size)?)
+    }
+
+    /// Older files of Qwen 3 have the other name.
+    fn experts(&self) -> Result<usize> {
+        self.size("num_local_experts")
+            .or_else(|_| self.size("num_experts"))
     }
 
     /// `openai-community/gpt2` has no prefix, and what `GPT2LMHeadModel` saves has one.
