@@ -76,7 +76,12 @@ pub fn config() -> Config {
             ("rms_norm_eps", "epsilon"),
             ("rope_parameters.rope_theta", "theta"),
         ])
-        .computed("query_pre_attn_scalar", "scale", |scale| scale.powi(-2))
+        .computed(
+            "query_pre_attn_scalar",
+            "scale",
+            |scale| scale.powi(-2),
+            |scalar| scalar.powf(-0.5),
+        )
         .value("rope_parameters.rope_type", "default")
         .value("hidden_activation", "gelu_pytorch_tanh")
         .value("attention_bias", false)

@@ -74,7 +74,12 @@ pub fn config() -> Config {
                 "local_theta",
             ),
         ])
-        .computed("query_pre_attn_scalar", "scale", |scale| scale.powi(-2))
+        .computed(
+            "query_pre_attn_scalar",
+            "scale",
+            |scale| scale.powi(-2),
+            |scalar| scalar.powf(-0.5),
+        )
         .value("rope_parameters.full_attention.rope_type", "default")
         .value("rope_parameters.sliding_attention.rope_type", "default")
         // The norms of queries and keys have this epsilon.

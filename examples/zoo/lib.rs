@@ -17,6 +17,7 @@ mod config;
 pub mod bart;
 pub mod bert;
 pub mod distilbert;
+pub mod families;
 pub mod gemma2;
 pub mod gemma3;
 pub mod gpt2;
