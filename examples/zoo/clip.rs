@@ -65,8 +65,7 @@ model! {
     block encoder(x: [batch, seq, n], is_causal, heads, hidden, layers, epsilon) -> [batch, seq, n] {
         let mut x = x;
         repeat layers {
-            let y = layer_norm::<epsilon = epsilon>(x);
-            x += if is_causal { attention::<heads, mask = causal>(y) } else { attention::<heads>(y) };
+            x += attention::<heads, mask = if is_causal { causal } else { none }>(layer_norm::<epsilon = epsilon>(x));
             let h = linear::<hidden, name = fc1>(layer_norm::<epsilon = epsilon>(x));
             x += linear::<n, name = fc2>(h * sigmoid(1.702 * h));
         }

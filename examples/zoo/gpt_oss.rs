@@ -30,20 +30,24 @@ model! {
     ) -> [batch, seq, vocab] {
         let mut x = embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         repeat { layers / 2 } {
-            let y = rms_norm::<epsilon = epsilon, name = local_norm>(x);
-            x += attention::<
-                heads, kv_heads = kv_heads, head_dim = head_dim, mask = sliding_window(window), normalizer = sink,
-                position = rope(theta, scaling = yarn(factor, original_max_len, truncate = false)), name = local,
-            >(y);
-            x += moe::<experts, chosen, hidden, limit, name = local_moe>(rms_norm::<epsilon = epsilon, name = local_moe_norm>(x));
-            let y = rms_norm::<epsilon = epsilon, name = global_norm>(x);
-            x += attention::<
-                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, normalizer = sink,
-                position = rope(theta, scaling = yarn(factor, original_max_len, truncate = false)), name = global,
-            >(y);
-            x += moe::<experts, chosen, hidden, limit, name = global_moe>(rms_norm::<epsilon = epsilon, name = global_moe_norm>(x));
+            x = layer::<
+                true, heads, kv_heads, head_dim, hidden, experts, chosen, window, limit, theta, factor, original_max_len, epsilon, name = local,
+            >(x);
+            x = layer::<
+                false, heads, kv_heads, head_dim, hidden, experts, chosen, window, limit, theta, factor, original_max_len, epsilon, name = global,
+            >(x);
         }
         linear::<vocab, bias = false>(rms_norm::<epsilon = epsilon>(x))
+    }
+
+    block layer(
+        x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, experts, chosen, window, limit, theta, factor, original_max_len, epsilon,
+    ) -> [batch, seq, n] {
+        let x = x + attention::<
+            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, normalizer = sink,
+            position = rope(theta, scaling = yarn(factor, original_max_len, truncate = false)),
+        >(rms_norm::<epsilon = epsilon>(x));
+        x + moe::<experts, chosen, hidden, limit>(rms_norm::<epsilon = epsilon>(x))
     }
 
     /// The experts that a router prefers, with gates that are limited.
@@ -89,13 +93,38 @@ pub fn config() -> Config {
         .optional(["swiglu_alpha"])
 }
 
-/// Its files, of a model with this number of layers, and with experts of this width.
+/// Its files, of a model with this number of layers, and with experts of this width. The rows of the gates and those of what they are
+/// multiplied by alternate in one matrix.
 pub fn weights(layers: usize, hidden: usize) -> WeightMap {
-    let layers = (0..layers).map(|layer| {
-        let kind = ["local", "global"][layer % 2];
-        layer_of(kind, hidden).under(
-            &format!("blocks.{}.", layer / 2),
-            &format!("model.layers.{layer}."),
+    let named = |(ours, theirs): (&str, &str)| Rule::new(ours, theirs);
+    let alternating = [
+        ("moe.gate_proj.weight", "mlp.experts.gate_up_proj"),
+        ("moe.up_proj.weight", "mlp.experts.gate_up_proj"),
+        ("moe.gate_proj.bias", "mlp.experts.gate_up_proj_bias"),
+        ("moe.up_proj.bias", "mlp.experts.gate_up_proj_bias"),
+    ];
+    let experts = [
+        ("moe.down_proj.weight", "mlp.experts.down_proj"),
+        ("moe.down_proj.bias", "mlp.experts.down_proj_bias"),
+    ];
+    let others = [
+        ("rms_norm.*", "input_layernorm.*"),
+        ("attention.*", "self_attn.*"),
+        ("attention.sink.weight", "self_attn.sinks"),
+        ("rms_norm_2.*", "post_attention_layernorm.*"),
+        ("moe.router.*", "mlp.router.*"),
+    ];
+    let alternating = alternating
+        .map(named)
+        .map(|rule| rule.stacked_in_groups(hidden));
+    let experts = alternating.into_iter().chain(experts.map(named));
+    let experts = experts.map(|rule| rule.each_expert().transposed());
+    let layer = WeightMap::new(experts.chain(others.map(named)));
+    let layers = (0..layers).map(|index| {
+        let kind = ["local", "global"][index % 2];
+        layer.clone().under(
+            &format!("blocks.{}.{kind}.", index / 2),
+            &format!("model.layers.{index}."),
         )
     });
     let ends = [
@@ -103,42 +132,8 @@ pub fn weights(layers: usize, hidden: usize) -> WeightMap {
         ("rms_norm.*", "model.norm.*"),
         ("linear.*", "lm_head.*"),
     ];
-    let ends = ends.map(|(ours, theirs)| Rule::new(ours, theirs));
     layers
-        .fold(WeightMap::new(ends), WeightMap::and)
+        .fold(WeightMap::new(ends.map(named)), WeightMap::and)
         .under("gpt_oss.", "")
         .metadata("format", "pt")
-}
-
-/// A layer whose names begin with this word. The rows of the gates and those of what they are multiplied by alternate in one matrix.
-fn layer_of(kind: &str, hidden: usize) -> WeightMap {
-    let expert = |ours: &str, theirs: &str| {
-        Rule::new(
-            format!("{kind}_moe.{ours}"),
-            format!("mlp.experts.{theirs}"),
-        )
-        .each_expert()
-        .transposed()
-    };
-    let alternating = [
-        ("gate_proj.weight", "gate_up_proj"),
-        ("up_proj.weight", "gate_up_proj"),
-        ("gate_proj.bias", "gate_up_proj_bias"),
-        ("up_proj.bias", "gate_up_proj_bias"),
-    ];
-    let alternating =
-        alternating.map(|(ours, theirs)| expert(ours, theirs).stacked_in_groups(hidden));
-    let down = [
-        expert("down_proj.weight", "down_proj"),
-        expert("down_proj.bias", "down_proj_bias"),
-    ];
-    let named = [
-        ("_norm.*", "input_layernorm.*"),
-        (".*", "self_attn.*"),
-        (".sink.weight", "self_attn.sinks"),
-        ("_moe_norm.*", "post_attention_layernorm.*"),
-        ("_moe.router.*", "mlp.router.*"),
-    ];
-    let named = named.map(|(ours, theirs)| Rule::new(format!("{kind}{ours}"), theirs));
-    WeightMap::new(alternating.into_iter().chain(down).chain(named))
 }

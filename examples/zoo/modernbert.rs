@@ -41,12 +41,9 @@ model! {
 
     block layer(x: [batch, seq, n], keep: bool[batch, seq], is_local, has_norm, heads, hidden, window, theta, epsilon) -> [batch, seq, n] {
         let y = if has_norm { layer_norm::<epsilon = epsilon, bias = false, name = attn_norm>(x) } else { x };
-        let y = if is_local {
-            attention::<heads, mask = sliding_window(window, symmetric) & padding, position = rope(theta), bias = false>(y, padding = keep)
-        } else {
-            attention::<heads, mask = padding, position = rope(theta), bias = false>(y, padding = keep)
-        };
-        let x = x + y;
+        let x = x + attention::<
+            heads, mask = if is_local { sliding_window(window, symmetric) & padding } else { padding }, position = rope(theta), bias = false,
+        >(y, padding = keep);
         x + feed_forward::<hidden, activation = geglu>(layer_norm::<epsilon = epsilon, bias = false, name = mlp_norm>(x))
     }
 }

@@ -519,3 +519,26 @@ fn a_tied_call_has_the_layers_of_another_one() {
         )
     );
 }
+
+#[test]
+fn a_key_by_constants_is_that_of_the_branch_that_is_taken() {
+    let model = |mask: &str| {
+        let source = format!(
+            "struct M<d = 8, local = true>;
+            fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{
+                let x = layer::<false>(x);
+                if local {{ layer::<true>(x) }} else {{ x }}
+            }}
+            block layer(x: [batch, seq, n], near) -> [batch, seq, n] {{ {mask} }}"
+        );
+        assert_eq!(errors_of(&source), []);
+        pipeline::model(tokens(&source)).to_string()
+    };
+    let chosen = model(
+        "attention::<2, mask = if near { sliding_window(3) } else if !near { causal } else { none }>(x)",
+    );
+    let written = model(
+        "if near { attention::<2, mask = sliding_window(3)>(x) } else { attention::<2, mask = causal>(x) }",
+    );
+    assert_eq!(chosen, written);
+}
