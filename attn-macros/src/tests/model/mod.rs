@@ -10,7 +10,6 @@ mod convolutions;
 mod dots;
 mod elsewhere;
 mod ids;
-mod lora;
 mod losses;
 mod mistakes;
 mod names;
