@@ -64,7 +64,12 @@ pub fn config() -> Config {
                 "local_theta",
             ),
         ])
-        .computed("local_attention", "window", |window| 2.0 * (window - 1.0))
+        .computed(
+            "local_attention",
+            "window",
+            |window| 2.0 * (window - 1.0),
+            |width| width / 2.0 + 1.0,
+        )
         .value("rope_parameters.full_attention.rope_type", "default")
         .value("rope_parameters.sliding_attention.rope_type", "default")
         .value("global_attn_every_n_layers", 3)
