@@ -304,7 +304,7 @@ pub use attn_core::text;
 #[cfg(feature = "viz")]
 pub use attn_core::viz;
 pub use attn_core::{
-    Backend, Constant, Element, Error, Facts, backward, batches,
+    Adapted, Backend, Constant, Element, Error, Facts, Lora, backward, batches,
     entry::Composed,
     kernel::attention::{Coverage, MaskBlocks},
     memory, nn, ops, testing, train, try_backward,
@@ -415,7 +415,7 @@ pub mod __private {
     pub use std::{string::String, sync::Arc, vec::Vec};
 
     pub use attn_core::{
-        Backend, Constant, Element, Error, Facts, InitialField, LinearFields,
+        Adapted, Backend, Constant, Element, Error, Facts, InitialField, LinearFields, Lora,
         composed::*,
         data::*,
         entry::*,

@@ -45,6 +45,7 @@ mod element;
 mod error;
 mod facts;
 mod field;
+mod lora;
 mod unoptimised;
 
 pub mod batches;
@@ -82,4 +83,5 @@ pub use error::{Error, unwrap};
 pub use facts::{Constant, Facts};
 pub use field::{InitialField, LinearFields};
 pub use fused::{backward, try_backward};
+pub use lora::{Adapted, Lora};
 pub use ops::linear::composed::project;

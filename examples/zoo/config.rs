@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use attn::{Constant, Facts};
 use serde_json::{Map, Value, json};
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// The values that the `config.json` of a declared network must have.
 ///
@@ -21,8 +21,14 @@ pub struct Config {
     optional: Vec<&'static str>,
 }
 
-/// A key, the name of a constant, and the function of its number.
-type Computed = (&'static str, &'static str, fn(f64) -> f64);
+/// A key whose value is a function of a constant.
+#[derive(Clone, Copy, Debug)]
+struct Computed {
+    key: &'static str,
+    name: &'static str,
+    of: fn(f64) -> f64,
+    inverse: fn(f64) -> f64,
+}
 
 impl Config {
     /// The file of a model of this type.
@@ -39,9 +45,20 @@ impl Config {
         self
     }
 
-    /// The value of the key is a function of a number in the header, up to rounding errors.
-    pub fn computed(mut self, key: &'static str, name: &'static str, of: fn(f64) -> f64) -> Self {
-        self.computed.push((key, name, of));
+    /// The value of the key is a function of a number in the header, up to rounding errors. `inverse` computes the number from the value.
+    pub fn computed(
+        mut self,
+        key: &'static str,
+        name: &'static str,
+        of: fn(f64) -> f64,
+        inverse: fn(f64) -> f64,
+    ) -> Self {
+        self.computed.push(Computed {
+            key,
+            name,
+            of,
+            inverse,
+        });
         self
     }
 
@@ -74,30 +91,15 @@ impl Config {
     /// # Errors
     /// One error with all differences.
     pub fn check<M: Facts>(&self, file: Value) -> Result<()> {
-        let file = with_new_names(file);
         let constants = self.constants.iter();
         let constants = constants.map(|&(key, name)| (key, constant::<M>(name)));
-        let computed = self.computed.iter();
-        let computed = computed.map(|&(key, name, of)| match constant::<M>(name).as_f64() {
-            Some(number) => (key, json!(of(number))),
-            None => (key, constant::<M>(name)),
+        let computed = self.computed.iter().map(|computed| {
+            let declared = constant::<M>(computed.name);
+            let number = declared.as_f64().map(|number| json!((computed.of)(number)));
+            (computed.key, number.unwrap_or(declared))
         });
-        let values = self.values.iter().map(|(key, value)| (*key, value.clone()));
-        let declared = constants.chain(computed).chain(values);
-        let differences = declared.filter_map(|(key, declared)| {
-            let found = key.split('.').try_fold(&file, |at, key| at.get(key));
-            match found {
-                None if self.optional.contains(&key) => None,
-                None => Some(format!(
-                    "  {key}: declared {declared}, and the file has none"
-                )),
-                Some(found) if is_same(found, &declared) => None,
-                Some(found) => Some(format!(
-                    "  {key}: declared {declared}, and the file has {found}"
-                )),
-            }
-        });
-        let differences: Vec<_> = differences.collect();
+        let declared = constants.chain(computed).chain(self.values());
+        let differences = self.differences(declared, &with_new_names(file));
         if !differences.is_empty() {
             bail!(
                 "the network is declared otherwise:\n{}",
@@ -106,6 +108,63 @@ impl Config {
         }
         Ok(())
     }
+
+    /// The `model_type` of the file.
+    pub fn model_type(&self) -> &str {
+        let mut values = self.values.iter();
+        let found = values.find(|(key, _)| *key == "model_type");
+        found.and_then(|(_, value)| value.as_str()).unwrap_or("")
+    }
+
+    /// What a file says that no declaration of the network can have, a line each.
+    pub(crate) fn differing_values(&self, file: &Value) -> Vec<String> {
+        self.differences(self.values(), &with_new_names(file.clone()))
+    }
+
+    /// The keys of the constants in the header, by name, with what this file has for them.
+    pub(crate) fn constants_of(
+        &self,
+        file: &Value,
+    ) -> BTreeMap<&'static str, (&'static str, Option<Value>)> {
+        let file = with_new_names(file.clone());
+        let constants = self.constants.iter();
+        let value = |key| found(&file, key).filter(|value| !value.is_null());
+        let constants = constants.map(|&(key, name)| (name, (key, value(key).cloned())));
+        let computed = self.computed.iter().map(|computed| {
+            let number = found(&file, computed.key).and_then(Value::as_f64);
+            let number = number.map(|number| json!((computed.inverse)(number)));
+            (computed.name, (computed.key, number))
+        });
+        constants.chain(computed).collect()
+    }
+
+    fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        self.values.iter().map(|(key, value)| (*key, value.clone()))
+    }
+
+    /// A line for each key whose value in the file is not the declared one.
+    fn differences(
+        &self,
+        declared: impl Iterator<Item = (&'static str, Value)>,
+        file: &Value,
+    ) -> Vec<String> {
+        let lines = declared.filter_map(|(key, declared)| match found(file, key) {
+            None if self.optional.contains(&key) => None,
+            None => Some(format!(
+                "  {key}: declared {declared}, and the file has none"
+            )),
+            Some(found) if is_same(found, &declared) => None,
+            Some(found) => Some(format!(
+                "  {key}: declared {declared}, and the file has {found}"
+            )),
+        });
+        lines.collect()
+    }
+}
+
+/// The value at a path.
+fn found<'f>(file: &'f Value, key: &str) -> Option<&'f Value> {
+    key.split('.').try_fold(file, |at, key| at.get(key))
 }
 
 /// The constant of this name, or words that say that there is none.

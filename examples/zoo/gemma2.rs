@@ -41,17 +41,10 @@ model! {
         x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scale, cap, theta, epsilon,
     ) -> [batch, seq, n] {
         let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = input_layernorm>(x);
-        let y = if is_local {
-            attention::<
-                heads, kv_heads = kv_heads, head_dim = head_dim, mask = sliding_window(window), position = rope(theta), scale = scale,
-                softcap = cap, bias = false, name = self_attn,
-            >(y)
-        } else {
-            attention::<
-                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), scale = scale,
-                softcap = cap, bias = false, name = self_attn,
-            >(y)
-        };
+        let y = attention::<
+            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, position = rope(theta), scale = scale,
+            softcap = cap, bias = false, name = self_attn,
+        >(y);
         let x = x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_attention_layernorm>(y);
         let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = pre_feedforward_layernorm>(x);
         let y = feed_forward::<hidden, activation = geglu_tanh, name = mlp>(y);
@@ -76,7 +69,12 @@ pub fn config() -> Config {
             ("rms_norm_eps", "epsilon"),
             ("rope_parameters.rope_theta", "theta"),
         ])
-        .computed("query_pre_attn_scalar", "scale", |scale| scale.powi(-2))
+        .computed(
+            "query_pre_attn_scalar",
+            "scale",
+            |scale| scale.powi(-2),
+            |scalar| scalar.powf(-0.5),
+        )
         .value("rope_parameters.rope_type", "default")
         .value("hidden_activation", "gelu_pytorch_tanh")
         .value("attention_bias", false)

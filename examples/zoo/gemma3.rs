@@ -38,17 +38,10 @@ model! {
 
     block layer(x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scale, theta) -> [batch, seq, n] {
         let y = rms_norm::<gain = one_plus, name = input_layernorm>(x);
-        let y = if is_local {
-            attention::<
-                heads, kv_heads = kv_heads, head_dim = head_dim, mask = sliding_window(window), position = rope(theta), scale = scale,
-                qk_norm = rms(gain = one_plus), bias = false, name = self_attn,
-            >(y)
-        } else {
-            attention::<
-                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), scale = scale,
-                qk_norm = rms(gain = one_plus), bias = false, name = self_attn,
-            >(y)
-        };
+        let y = attention::<
+            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, position = rope(theta), scale = scale,
+            qk_norm = rms(gain = one_plus), bias = false, name = self_attn,
+        >(y);
         let x = x + rms_norm::<gain = one_plus, name = post_attention_layernorm>(y);
         let y = rms_norm::<gain = one_plus, name = pre_feedforward_layernorm>(x);
         let y = feed_forward::<hidden, activation = geglu_tanh, name = mlp>(y);
@@ -74,7 +67,12 @@ pub fn config() -> Config {
                 "local_theta",
             ),
         ])
-        .computed("query_pre_attn_scalar", "scale", |scale| scale.powi(-2))
+        .computed(
+            "query_pre_attn_scalar",
+            "scale",
+            |scale| scale.powi(-2),
+            |scalar| scalar.powf(-0.5),
+        )
         .value("rope_parameters.full_attention.rope_type", "default")
         .value("rope_parameters.sliding_attention.rope_type", "default")
         // The norms of queries and keys have this epsilon.

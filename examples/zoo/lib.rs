@@ -16,14 +16,20 @@ mod config;
 
 pub mod bart;
 pub mod bert;
+pub mod clip;
+pub mod deepseek_v2;
+pub mod dinov2;
 pub mod distilbert;
+pub mod families;
 pub mod gemma2;
 pub mod gemma3;
 pub mod gpt2;
 pub mod gpt_neox;
+pub mod gpt_oss;
 pub mod llama;
 pub mod mistral;
 pub mod mixtral;
+pub mod modernbert;
 pub mod opt;
 pub mod phi3;
 pub mod qwen2;
@@ -33,6 +39,7 @@ pub mod roberta;
 pub mod smollm;
 pub mod t5;
 pub mod vit;
+pub mod whisper;
 
 use anyhow::Result;
 use attn::{

@@ -10,6 +10,7 @@
 mod fine_tuning;
 mod formats;
 mod hugging_face;
+mod lora;
 mod per_head;
 mod refused;
 mod torch;

@@ -274,6 +274,10 @@ pub enum Problem {
         copy: String,
     },
 
+    /// The config of adapters is not that of the model.
+    #[error("its adapters are not those of the model: {}", .0.join("; "))]
+    Adapters(Vec<String>),
+
     /// Tensors that contain NaN, each with the number of NaNs.
     #[error("NaN among the numbers of {}", list(.0, |(tensor, count)| format!("{tensor} ({count} of them)")))]
     Nan(Vec<(String, usize)>),

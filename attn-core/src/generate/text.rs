@@ -96,6 +96,13 @@ impl<'s, E: Element, C> Written<'s, E, C> {
         self
     }
 
+    /// Leaves the special tokens of the tokenizer's file out of the text.
+    #[doc(alias = "skip_special_tokens")]
+    pub fn without_special_tokens(mut self) -> Self {
+        self.decoder = self.decoder.without_special_tokens();
+        self
+    }
+
     /// Chooses tokens under a constraint: [`Generated::constrain`].
     #[doc(alias("logits_processor", "prefix_allowed_tokens_fn"))]
     pub fn constrain<N>(self, constraint: N) -> Written<'s, E, N>

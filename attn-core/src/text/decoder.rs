@@ -23,6 +23,8 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     vocabulary: &'a Vocabulary,
+    /// Whether special tokens have no text.
+    skips_special: bool,
     /// The bytes of an incomplete character.
     held: Vec<u8>,
     /// The state of a tokenizer whose text is not the concatenation of its tokens' bytes.
@@ -50,6 +52,18 @@ impl Vocabulary {
         Ok(text + &decoder.finish())
     }
 
+    /// The text of tokens without the special ones of the tokenizer's file, such as `<s>` and `<|im_end|>`.
+    ///
+    /// `transformers`: `tokenizer.decode(tokens, skip_special_tokens=True)`.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    #[doc(alias = "skip_special_tokens")]
+    pub fn decode_without_special_tokens(&self, tokens: &[usize]) -> Result<String, TextError> {
+        let tokens = tokens.iter().filter(|token| !self.is_special(**token));
+        self.decode(&tokens.copied().collect::<Vec<_>>())
+    }
+
     /// The text of each token alone, for labels. A token that is a part of a character is U+FFFD.
     ///
     /// ```
@@ -72,6 +86,7 @@ impl Vocabulary {
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder {
             vocabulary: self,
+            skips_special: false,
             held: Vec::new(),
             #[cfg(feature = "tokenizers")]
             stream: Stream::default(),
@@ -80,11 +95,23 @@ impl Vocabulary {
 }
 
 impl Decoder<'_> {
+    /// Leaves out the special tokens of the tokenizer's file.
+    ///
+    /// `transformers`: `TextStreamer(tokenizer, skip_special_tokens=True)`.
+    #[doc(alias = "skip_special_tokens")]
+    pub fn without_special_tokens(mut self) -> Self {
+        self.skips_special = true;
+        self
+    }
+
     /// Adds a token. Returns the text that it completes, which may be empty.
     ///
     /// # Errors
     /// [`TextError::Token`] if the token is not in the vocabulary. The decoder does not change then.
     pub fn push(&mut self, token: usize) -> Result<String, TextError> {
+        if self.skips_special && self.vocabulary.is_special(token) {
+            return Ok(String::new());
+        }
         #[cfg(feature = "tokenizers")]
         if let Some(pieces) = pieces(self.vocabulary) {
             return pieces.step(&mut self.stream, token);

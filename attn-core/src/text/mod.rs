@@ -24,11 +24,17 @@
 //! | [`bytes`](Vocabulary::bytes) | 256 | all; tokens may be invalid UTF-8 |
 //! | `byte_pairs`, with the feature `tokenizers` | as many as requested, from 256 | the same, in fewer tokens |
 //!
-//! With the feature `tokenizers`, the `tokenizer.json` of a Hugging Face model can be read as well: its normalizer, its model,
-//! its special tokens, and its decoder. Its padding and truncation are ignored.
+//! With the feature `tokenizers`, [`Vocabulary::open`] reads the `tokenizer.json` of a Hugging Face model as well: its normalizer, its
+//! model, the special tokens that it adds, and its decoder. Its padding and truncation are ignored: [`pad`](crate::batches::pad) makes
+//! batches of texts, with the padding behind them, and sessions need none. The tokens and texts are those of the Python package, for
+//! byte-level BPE (GPT-2, Llama 3, Qwen, GPT-NeoX, RoBERTa, OPT), BPE with bytes for unknown characters (Llama 2, Mistral, Phi-3, Gemma),
+//! WordPiece (BERT) and Unigram (T5, XLM-RoBERTa).
 
+#[cfg(feature = "tokenizers")]
+mod chat;
 mod decoder;
 mod error;
+mod pair;
 #[cfg(feature = "tokenizers")]
 mod pieces;
 mod saved;
@@ -38,7 +44,10 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "tokenizers")]
+pub use chat::{ChatError, ChatMessage, ChatTemplate};
 pub use decoder::Decoder;
 pub use error::TextError;
+pub use pair::EncodedPair;
 pub use stop::StopText;
 pub use vocabulary::Vocabulary;

@@ -2,10 +2,35 @@
 //!
 //! Characters are one string, bytes are `{"type": "bytes"}`, and pieces are the file format of Hugging Face's `tokenizers`.
 
+use std::{fs, path::Path};
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{TextError, Vocabulary, vocabulary::TokenKind};
+
+impl Vocabulary {
+    /// Reads a vocabulary from a file, or from `tokenizer.json` in a folder: that of a published model, with the feature `tokenizers`,
+    /// or one that was saved here.
+    ///
+    /// `transformers`: `AutoTokenizer.from_pretrained(path)`.
+    ///
+    /// # Errors
+    /// [`TextError::Saved`] with the path, if the file cannot be read, or is no vocabulary.
+    #[doc(alias = "from_pretrained")]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, TextError> {
+        let mut path = path.as_ref().to_owned();
+        if path.is_dir() {
+            path.push("tokenizer.json");
+        }
+        let at = |reason: String| TextError::Saved(format!("{}: {reason}", path.display()));
+        let json = fs::read_to_string(&path).map_err(|error| at(error.to_string()))?;
+        read(&json).map_err(|error| match error {
+            TextError::Saved(reason) => at(reason),
+            error => error,
+        })
+    }
+}
 
 impl Serialize for Vocabulary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::TextError;
 #[cfg(feature = "tokenizers")]
 use super::pieces::Pieces;
+use super::{EncodedPair, TextError};
 
 /// The tokens of a language model, numbered from 0, with their text.
 #[doc(alias("AutoTokenizer", "Tokenizer", "tiktoken"))]
@@ -137,8 +137,66 @@ impl Vocabulary {
         }
     }
 
+    /// The tokens of two texts in one sequence, such as `[CLS] first [SEP] second [SEP]` of BERT, and which text each belongs to.
+    ///
+    /// `transformers`: `tokenizer(first, second)`.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    #[doc(alias("text_pair", "token_type_ids"))]
+    pub fn encode_pair(&self, first: &str, second: &str) -> Result<EncodedPair, TextError> {
+        #[cfg(feature = "tokenizers")]
+        if let TokenKind::Pieces(pieces) = &self.0 {
+            return pieces.encode_pair(first, second);
+        }
+        let mut tokens = self.encode(first)?;
+        let mut segments = vec![0; tokens.len()];
+        tokens.extend(self.encode(second)?);
+        segments.resize(tokens.len(), 1);
+        Ok(EncodedPair { tokens, segments })
+    }
+
+    /// The token with this name, such as `</s>` or `[MASK]`: a piece as the tokenizer's file spells it, or a single character or byte.
+    ///
+    /// ```
+    /// use attn::text::Vocabulary;
+    ///
+    /// assert_eq!(Vocabulary::bytes().token("a"), Some(97));
+    /// assert_eq!(Vocabulary::characters("to be")?.token("a"), None);
+    /// # Ok::<(), attn::text::TextError>(())
+    /// ```
+    ///
+    /// `transformers`: `tokenizer.convert_tokens_to_ids(name)`.
+    #[doc(alias("convert_tokens_to_ids", "token_to_id"))]
+    pub fn token(&self, name: &str) -> Option<usize> {
+        #[cfg(feature = "tokenizers")]
+        if let TokenKind::Pieces(pieces) = &self.0 {
+            return pieces.token(name);
+        }
+        match self.encode(name).ok()?.as_slice() {
+            [token] => Some(*token),
+            _ => None,
+        }
+    }
+
+    /// Whether the tokenizer's file says that this is a special token, such as the end of a text. Characters and bytes have none.
+    ///
+    /// `transformers`: `token in tokenizer.all_special_ids`.
+    #[doc(alias = "all_special_ids")]
+    #[cfg_attr(
+        not(feature = "tokenizers"),
+        allow(unused_variables, reason = "only the file of a tokenizer has some")
+    )]
+    pub fn is_special(&self, token: usize) -> bool {
+        match &self.0 {
+            TokenKind::Characters(_) | TokenKind::Bytes => false,
+            #[cfg(feature = "tokenizers")]
+            TokenKind::Pieces(pieces) => pieces.is_special(token),
+        }
+    }
+
     /// The UTF-8 bytes of a token, which may be a part of a character. For a tokenizer whose text is not the concatenation of its tokens, it
-    /// is the name of the token, such as `##ing` of BERT.
+    /// is the name of the token, such as `##ing` of BERT. A number that the file gives to no piece has none.
     ///
     /// # Errors
     /// [`TextError::Token`] if the token is not in the vocabulary.

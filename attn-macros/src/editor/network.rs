@@ -394,14 +394,19 @@ impl<'w, 'n> Walker<'w, 'n> {
     fn keys_of_block(&mut self, keys: &[Own], entries: Vec<Entry>) {
         let doc = "The name of the field that has the layers of this call.".to_owned();
         let name = Ident::new("name", Span::call_site());
-        let own = keys.iter().cloned().chain([Own { name, doc }]);
+        let tied = Own {
+            name: Ident::new("tied", Span::call_site()),
+            doc: "The name of a call before this one, whose layers run again.".to_owned(),
+        };
+        let own = keys.iter().cloned().chain([Own { name, doc }, tied]);
         let own: Vec<Own> = own.collect();
         let scope = self.names.scope(&[self.sizes], &[], &own);
         for (index, Entry { key, value }) in entries.into_iter().enumerate() {
             match (key, value.rest(), keys.get(index)) {
                 (Some(key), _, _) => {
                     self.names.own(scope, Some(&key));
-                    if key != "name" {
+                    let is_own = keys.iter().any(|own| own.name == key);
+                    if is_own || (key != "name" && key != "tied") {
                         size(self.names, &value, Some(self.sizes));
                     }
                 }

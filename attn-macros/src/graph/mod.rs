@@ -4,10 +4,12 @@ pub(crate) mod block;
 mod build;
 pub(crate) mod passes;
 
+use quote::quote;
+
 use crate::score::{Data, Expr, Name, Type};
 pub(crate) use crate::spec::Dim;
 use crate::spec::body::Rows;
-use crate::spec::{Distribution, Position, Size, Spec, text};
+use crate::spec::{Distribution, Position, Real, Size, Spec, text};
 
 use crate::model::graph::ParamPath;
 use crate::model::passes::Passes;
@@ -226,6 +228,38 @@ pub(crate) enum InitKind {
     Uniform { gain: u32, fans: Vec<Size> },
     /// Normal with the standard deviation `sqrt(gain / Σ fans)`.
     Normal { gain: u32, fans: Vec<Size> },
+}
+
+impl InitKind {
+    /// The same for a matrix whose sizes are known.
+    pub(crate) fn distribution(&self) -> Distribution {
+        match self {
+            InitKind::Given(given) => given.clone(),
+            InitKind::Uniform { gain, fans } => Distribution::Uniform {
+                bound: root_of_ratio(*gain, fans),
+            },
+            InitKind::Normal { gain, fans } => Distribution::Normal {
+                std: root_of_ratio(*gain, fans),
+            },
+        }
+    }
+}
+
+/// `sqrt(gain / Σ fans)`
+fn root_of_ratio(gain: u32, fans: &[Size]) -> Real {
+    let gain = f64::from(gain);
+    let mut values = fans.iter().map(|fan| fan.value);
+    let total = values.try_fold(0_u64, |sum, value| sum.checked_add(value?));
+    match total {
+        Some(total) => Real::known((gain / total.max(1) as f64).sqrt()),
+        None => {
+            let text: Vec<_> = fans.iter().map(Size::to_string).collect();
+            Real::computed(
+                quote!((#gain / (#((#fans))+*) as f64).sqrt()),
+                format!("sqrt({gain} / ({}))", text.join(" + ")),
+            )
+        }
+    }
 }
 
 impl Param {

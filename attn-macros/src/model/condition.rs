@@ -1,7 +1,7 @@
 //! Tokens to choices: `if x < y && y != 0 { x } else { y }`, of values or of statements.
 
-use proc_macro2::{Delimiter, Group, TokenTree};
-use syn::parse::ParseStream;
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use syn::parse::{ParseStream, Parser};
 use syn::{Token, braced, parenthesized, token};
 
 use super::expression::{in_the_way, parse_expr};
@@ -117,6 +117,54 @@ fn parse_branch(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
             false => Err(in_the_way(content, messages::ONE_VALUE_OF_A_BRANCH)),
         }
     })
+}
+
+/// `if local { sliding_window(8) } else { causal }` as the value of a key.
+pub(super) struct ChoiceOfKey {
+    pub(super) at: Span,
+    pub(super) condition: Condition,
+    pub(super) branches: [TokenStream; 2],
+}
+
+/// Whether the value of a key is a choice.
+pub(super) fn is_choice_of_key(value: &TokenStream) -> bool {
+    matches!(value.clone().into_iter().next(), Some(TokenTree::Ident(word)) if word == "if")
+}
+
+/// The choice, from the word `if` on. Another one behind `else` is the tokens of the second branch.
+pub(super) fn parse_choice_of_key(value: &TokenStream, cx: &Diagnostics) -> Option<ChoiceOfKey> {
+    let parser = |input: ParseStream<'_>| {
+        let at = input.parse::<Token![if]>()?.span;
+        let condition = parse_condition(input, cx)?;
+        let then = parse_tokens(input)?;
+        if input.is_empty() {
+            return Err(syn::Error::new(at, messages::EXPECTED_ELSE));
+        }
+        require(input, input.peek(Token![else]), messages::EXPECTED_ELSE)?;
+        input.parse::<Token![else]>()?;
+        let otherwise = match input.peek(Token![if]) {
+            true => input.parse()?,
+            false => parse_tokens(input)?,
+        };
+        match input.is_empty() {
+            true => Ok(ChoiceOfKey {
+                at,
+                condition,
+                branches: [then, otherwise],
+            }),
+            false => Err(in_the_way(input, messages::ONE_VALUE_OF_A_BRANCH)),
+        }
+    };
+    let parsed = parser.parse2(value.clone());
+    parsed.map_err(|error| cx.push(error)).ok()
+}
+
+fn parse_tokens(input: ParseStream<'_>) -> syn::Result<TokenStream> {
+    require(input, !is_word_of_logic(input), messages::LOGIC)?;
+    require(input, input.peek(token::Brace), messages::EXPECTED_BRANCH)?;
+    let content;
+    braced!(content in input);
+    content.parse()
 }
 
 /// Whether a word of Python's conditions follows, with what it is about.

@@ -13,6 +13,7 @@ use syn::ext::IdentExt;
 
 use super::budget::Budget;
 use super::lengths::MadeAxis;
+use super::lower::Lora;
 use super::sizes::ConstValue;
 use super::types::{Axis, Type};
 use crate::graph::{AttentionLayer, CallData};
@@ -57,6 +58,8 @@ pub(crate) struct Model {
     pub(crate) signature: Option<Vec<Type>>,
     /// The constants of the header, by name.
     pub(crate) header: Rc<[(String, ConstValue)]>,
+    /// The adapters of linear layers, if the header declares any.
+    pub(crate) lora: Option<Rc<Lora>>,
     /// Constants that only rustc can evaluate, each under a name.
     pub(crate) constants: Vec<TokenStream>,
     pub(crate) assertions: Vec<Assertion>,
@@ -168,9 +171,11 @@ pub(crate) enum Holder {
     Field(ParamPath),
 }
 
-/// A layer of a module, under the name by which its parameters are saved.
+/// A layer of a module.
 pub(crate) struct Field {
     pub(crate) name: String,
+    /// The name by which its parameters are saved. It is another one where a layer belongs to one beside it: `q_proj.lora_A`.
+    pub(crate) saved: String,
     pub(crate) layer: Submodule,
     /// How its matrices begin. That of an attention is in its spec.
     pub(crate) init: Option<Distribution>,

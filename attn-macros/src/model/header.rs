@@ -4,9 +4,9 @@ use proc_macro2::{Group, Ident, TokenStream};
 use syn::parse::{ParseStream, Parser};
 use syn::{Token, token};
 
-use super::budget;
 use super::parse::parse_arguments;
-use super::syntax::{Argument, BudgetDraft, SizeDraft};
+use super::syntax::{Argument, BudgetDraft, LoraDraft, SizeDraft};
+use super::{budget, lora};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::split_at_commas;
@@ -16,6 +16,7 @@ use crate::spec::split_at_commas;
 pub(super) struct Header {
     pub(super) sizes: Vec<SizeDraft>,
     pub(super) budget: Option<BudgetDraft>,
+    pub(super) lora: Option<LoraDraft>,
 }
 
 /// `<vocab = 65, heads = HEADS>`, or nothing.
@@ -31,7 +32,7 @@ pub(super) fn parse_sizes(
         cx.error(&group, messages::sizes_in_angles(model, &sizes));
         return Ok(Header {
             sizes,
-            budget: None,
+            ..Header::default()
         });
     }
     let mut header = Header::default();
@@ -41,6 +42,13 @@ pub(super) fn parse_sizes(
     let sizes = &mut header.sizes;
     let mut is_reported = false;
     for Argument { key, value } in parse_arguments(input, cx)? {
+        if let Some((at, group)) = lora::is_lora(key.as_ref(), &value) {
+            match &header.lora {
+                Some(_) => cx.error(&at, messages::LORA_TWICE),
+                None => header.lora = lora::parse(at, group, cx),
+            }
+            continue;
+        }
         match (key, size_with_type(value.clone())) {
             (Some(key), _) if value.is_empty() => {
                 cx.error(&key, messages::size_without_value(&key));

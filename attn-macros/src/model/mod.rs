@@ -23,6 +23,7 @@ pub(crate) mod import;
 mod items;
 mod latents;
 pub(crate) mod lengths;
+pub(crate) mod lora;
 mod losses;
 pub(crate) mod lower;
 mod parse;

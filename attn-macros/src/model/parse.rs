@@ -143,6 +143,7 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
         item: Item { attrs, vis, name },
         sizes: header.sizes,
         budget: header.budget,
+        lora: header.lora,
         functions: items.functions,
         blocks: items.blocks,
         imports: Vec::new(),

@@ -1,7 +1,7 @@
 //! A declaration of `model!` as it was written.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use syn::{Attribute, Visibility};
+use syn::{Attribute, LitStr, Visibility};
 
 use super::import::Import;
 use crate::spec::body::BodyDraft;
@@ -12,12 +12,23 @@ pub(crate) struct ModelDraft {
     pub(crate) item: Item,
     pub(crate) sizes: Vec<SizeDraft>,
     pub(crate) budget: Option<BudgetDraft>,
+    pub(crate) lora: Option<LoraDraft>,
     /// One of them is `forward`, unless that was reported.
     pub(crate) functions: Vec<BlockDraft>,
     pub(crate) blocks: Vec<BlockDraft>,
     pub(crate) imports: Vec<Import>,
     /// Something could not be understood, and was reported.
     pub(crate) poisoned: bool,
+}
+
+/// `lora(rank = 8, alpha = 16, dropout = 0.1, rslora = true, on = ["q_proj", "v_proj"])`
+pub(crate) struct LoraDraft {
+    pub(crate) rank: TokenStream,
+    pub(crate) alpha: Option<TokenStream>,
+    pub(crate) dropout: Option<TokenStream>,
+    pub(crate) rslora: bool,
+    /// The names of the layers that get adapters.
+    pub(crate) on: Vec<LitStr>,
 }
 
 /// `block name(parameters) -> result { statements }`. A function is one without keys.

@@ -3,7 +3,7 @@
 use super::{CallSite, Elementwise, Lower, LowerOperands, Operation};
 use crate::model::graph::ValueId;
 use crate::model::lower::{Lowering, RegionBuilder};
-use crate::score::{Activation as Function, Unary};
+use crate::score::{Activation as Function, Expr, Unary};
 use crate::spec::keys::Word;
 
 /// A function of one number.
@@ -75,6 +75,13 @@ impl Activation {
             args: &[],
             doc: self.doc,
         }
+    }
+}
+
+impl Activation {
+    /// Its value at `x`.
+    pub(super) fn of(&self, x: Expr) -> Expr {
+        x.unary(self.op)
     }
 }
 

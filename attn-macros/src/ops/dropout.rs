@@ -57,6 +57,11 @@ pub(super) fn probability(
     let Some(Value::Number(p)) = call.arguments.value(key) else {
         return None;
     };
+    check_probability(lowering, p)
+}
+
+/// The probability, if it is one.
+pub(crate) fn check_probability(lowering: &mut Lowering<'_>, p: &Real) -> Option<Real> {
     let message = || crate::messages::dropout_out_of_range(p);
     match p.value {
         Some(value) if !(0.0..1.0).contains(&value) => {
@@ -72,7 +77,7 @@ pub(super) fn probability(
     Some(p.clone())
 }
 
-struct Dropout(Real);
+pub(crate) struct Dropout(pub(crate) Real);
 
 impl Op for Dropout {
     fn properties(&self) -> Properties<'_> {

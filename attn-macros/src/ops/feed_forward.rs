@@ -4,8 +4,9 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 use super::activation::{self, Activation};
-use super::dropout::probability;
+use super::dropout::{Dropout, probability};
 use super::layer::{self, Layer};
+use super::linear::Affine;
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Kept, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
@@ -14,9 +15,10 @@ use crate::emit::ExecMode;
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
-use crate::model::lower::{Lowering, RegionBuilder};
+use crate::model::lower::{Lowering, Projection, RegionBuilder};
+use crate::score::Expr;
 use crate::spec::keys::{Key, KeyKind, Word};
-use crate::spec::{Real, Size};
+use crate::spec::{Distribution, Real, Size};
 
 pub(super) static FEED_FORWARD: Operation = Operation {
     name: "feed_forward",
@@ -143,8 +145,12 @@ fn lower(
         bias,
         dropout: dropout.clone(),
     };
+    let place = lowering.layer(call, layer.clone(), &ty, builder);
+    if lowering.are_adapted(&place, layer.fields()) {
+        return Some(layer.lower_apart(lowering, call, &place, builder));
+    }
     let feed_forward = FeedForward {
-        place: lowering.layer(call, layer, &ty, builder),
+        place,
         width,
         hidden,
         gated,
@@ -154,6 +160,7 @@ fn lower(
     Some(lowering.node(builder, feed_forward, operands, (call.result, ty)))
 }
 
+#[derive(Clone)]
 struct TwoLayers {
     width: Size,
     hidden: Size,
@@ -161,6 +168,67 @@ struct TwoLayers {
     gated: bool,
     bias: bool,
     dropout: Option<Real>,
+}
+
+impl TwoLayers {
+    /// The names of its projections, the one to the result last.
+    fn fields(&self) -> impl Iterator<Item = &'static str> {
+        let fields = ["gate_proj", "up_proj", "down_proj"];
+        fields.into_iter().skip(usize::from(!self.gated))
+    }
+
+    fn projection<'f>(&self, field: &'f str, init: &Option<Distribution>) -> Projection<'f> {
+        let [input, output] = match field {
+            "down_proj" => [&self.hidden, &self.width],
+            _ => [&self.width, &self.hidden],
+        };
+        Projection {
+            field,
+            saved: field,
+            layer: Affine {
+                input: input.clone(),
+                output: output.clone(),
+                bias: self.bias,
+            },
+            init: init.clone(),
+        }
+    }
+
+    /// The same as a layer for each projection: those with adapters have nothing in common with the others.
+    fn lower_apart(
+        self,
+        lowering: &mut Lowering<'_>,
+        call: &CallSite<'_>,
+        place: &ParamPath,
+        builder: &mut RegionBuilder,
+    ) -> ValueId {
+        let init = lowering.init(call.arguments);
+        let module = lowering.apart(place, call.operation.name, call.at.span());
+        let outer = std::mem::replace(&mut builder.module, module);
+        let x = call.operands[0];
+        let mut values = Vec::new();
+        for field in self.fields().filter(|field| *field != "down_proj") {
+            let name = format!("{}_of_{}", field.trim_end_matches("_proj"), call.result);
+            values.push(lowering.projected(self.projection(field, &init), (x, &name), builder));
+        }
+        let ty = lowering.ty(values[0]).clone();
+        let name = format!("hidden_of_{}", call.result);
+        let activated = self.activation.of(Expr::Operand(0));
+        let mut hidden =
+            lowering.elementwise(activated, &values[..1], (&name, ty.clone()), builder);
+        if let [_, up] = *values {
+            let product = Expr::Operand(0) * Expr::Operand(1);
+            hidden = lowering.elementwise(product, &[hidden, up], (&name, ty.clone()), builder);
+        }
+        if let Some(p) = &self.dropout {
+            let name = format!("dropout_of_{}", call.result);
+            hidden = lowering.node(builder, Dropout(p.clone()), vec![hidden], (&name, ty));
+        }
+        let down = self.projection("down_proj", &init);
+        let y = lowering.projected(down, (hidden, call.result), builder);
+        builder.module = outer;
+        y
+    }
 }
 
 impl Layer for TwoLayers {

@@ -48,19 +48,15 @@ fn lower(
     let output = output?;
     let input = input?;
     let ty = x.ending_in(output.clone());
+    let bias = !call.arguments.entries.iter().any(is_without_bias);
     let layer = Affine {
-        input,
-        output,
-        bias: !call.arguments.entries.iter().any(is_without_bias),
+        input: input.clone(),
+        output: output.clone(),
+        bias,
     };
-    let linear = Linear {
-        bias: layer.bias,
-        place: lowering.layer(call, layer, &ty, builder),
-        tied: false,
-        parts: 1,
-    };
-    let operands = call.operands.clone();
-    Some(lowering.node(builder, linear, operands, (call.result, ty)))
+    let place = lowering.layer(call, layer, &ty, builder);
+    let of = (call.operands[0], call.result);
+    Some(lowering.linear(&place, (bias, [input, output]), of, builder))
 }
 
 fn lower_tied(
@@ -94,10 +90,12 @@ fn lower_tied(
     Some(lowering.node(builder, linear, operands, (call.result, ty)))
 }
 
-struct Affine {
-    input: Size,
-    output: Size,
-    bias: bool,
+/// `y = x Wᵀ + b` among the layers of a model.
+#[derive(Clone)]
+pub(crate) struct Affine {
+    pub(crate) input: Size,
+    pub(crate) output: Size,
+    pub(crate) bias: bool,
 }
 
 impl Layer for Affine {
@@ -144,6 +142,15 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
+    pub(crate) fn new(place: ParamPath, bias: bool) -> Self {
+        Linear {
+            place,
+            bias,
+            tied: false,
+            parts: 1,
+        }
+    }
+
     /// The same with so many results.
     pub(crate) fn in_parts(&self, parts: usize) -> Self {
         Linear {

@@ -1,7 +1,11 @@
 //! All differences of a `config.json` are one error, and no weight has changed.
 
 use serde_json::{Value, json};
-use zoo::llama::{self, Llama};
+use std::fs;
+use zoo::{
+    families,
+    llama::{self, Llama},
+};
 
 /// The file of `meta-llama/Llama-3.2-1B`, as `transformers` 4 wrote it.
 fn file() -> Value {
@@ -40,4 +44,64 @@ fn all_differences_are_in_one_error() {
         "  hidden_act: declared \"silu\", and the file has \"gelu\"",
     ];
     assert_eq!(error.to_string(), lines.join("\n"));
+}
+
+/// `decoders.rs` compiles these declarations, and compares their networks with `transformers`.
+#[test]
+fn a_config_of_other_sizes_gives_the_declaration_with_them() {
+    // Lines are broken elsewhere.
+    let dense = |text: &str| {
+        text.split_whitespace()
+            .collect::<String>()
+            .replace(",>", ">")
+    };
+    let compiled = dense(include_str!("decoders.rs"));
+    for family in families::FAMILIES {
+        let path = format!("{}/tests/{}.json", env!("CARGO_MANIFEST_DIR"), family.name);
+        let config: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        assert_eq!(families::of_config(&config).unwrap().name, family.name);
+        // The names of the tensors of GPT-2 depend on the file.
+        let weights = family.weights("".as_ref(), &config);
+        assert!(weights.is_ok() || family.name == "gpt2", "{weights:?}");
+        let declaration = family.declaration(&config).unwrap();
+        let declaration = dense(declaration.trim_end().trim_end_matches('}'));
+        assert!(compiled.contains(&declaration), "{declaration}");
+    }
+}
+
+#[test]
+fn a_network_that_the_gallery_has_not_is_refused_with_the_reasons() {
+    let refused = |config: &Value| families::of_config(config).unwrap_err().to_string();
+    assert_eq!(
+        refused(&json!({ "model_type": "mamba" })),
+        "config.json has the `model_type` \"mamba\": the gallery has gemma2, gemma3_text, gpt2, gpt_neox, llama, mistral, mixtral, opt, \
+         phi3, qwen2, qwen3, qwen3_moe"
+    );
+    let mut other = file();
+    other["rope_scaling"]["rope_type"] = json!("yarn");
+    other["mlp_bias"] = json!(true);
+    let message = refused(&other);
+    assert!(
+        message.starts_with("the network `zoo::llama` has no declaration"),
+        "{message}"
+    );
+    assert!(
+        message.contains(
+            "\n  rope_parameters.rope_type: declared \"llama3\", and the file has \"yarn\""
+        ),
+        "{message}"
+    );
+    assert!(
+        message.contains("\n  mlp_bias: declared false, and the file has true"),
+        "{message}"
+    );
+
+    let mut partial = file();
+    partial.as_object_mut().unwrap().remove("hidden_size");
+    partial.as_object_mut().unwrap().remove("head_dim");
+    let family = families::of_config(&partial).unwrap();
+    assert_eq!(
+        family.declaration(&partial).unwrap_err().to_string(),
+        "config.json has no hidden_size, head_dim, which zoo::llama is declared with"
+    );
 }

@@ -5,10 +5,13 @@ use attn::{dfdx::prelude::*, generate::Sampling, model};
 
 /// A test of the model with this name.
 macro_rules! compare {
-    ($name:ident: $model:ty, $family:ident $(, $argument:expr)?) => {
+    ($name:ident: $model:ty, $family:ident $(, $argument:expr)*) => {
+        compare!($name: $model, $family $(, $argument)*; session);
+    };
+    ($name:ident: $model:ty, $family:ident $(, $argument:expr)*; $session:ident) => {
         #[test]
         fn $name() {
-            let (config, map) = (zoo::$family::config(), zoo::$family::weights($($argument)?));
+            let (config, map) = (zoo::$family::config(), zoo::$family::weights($($argument),*));
             let run = Run::of(stringify!($name));
             let mut model: $model = run.load(&config, &map);
             run.assert_same("logits", &model.forward(run.ids("tokens")).as_vec());
@@ -20,7 +23,7 @@ macro_rules! compare {
 
             let new = run.list("new");
             let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
-            let mut session = model.session(32).unwrap();
+            let mut session = model.$session(32).unwrap();
             let tokens = session.generate(&run.list("prompt"), sampling, &[]).unwrap();
             let tokens: Vec<usize> = tokens.take(new.len()).map(Result::unwrap).collect();
             assert_eq!(tokens, new);
@@ -283,3 +286,69 @@ model! {
 }
 
 compare!(qwen3_moe: Qwen3Moe, qwen3_moe, 5);
+
+model! {
+    use zoo::gpt_oss::gpt_oss;
+
+    struct GptOss<
+        vocab = 61, d_model = 16, heads = 4, kv_heads = 2, head_dim = 8, hidden = 12, layers = 4, experts = 4, chosen = 2,
+        window = 5, limit = 1.5, theta = 1000.0, factor = 4.0, original_max_len = 8, epsilon = 1e-3,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        gpt_oss::<
+            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, window, limit, theta, factor, original_max_len, epsilon,
+        >(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(gpt_oss: GptOss, gpt_oss, 4, 12);
+
+model! {
+    use zoo::deepseek_v2::deepseek_v2;
+
+    struct DeepseekV2<
+        vocab = 61, d_model = 20, heads = 4, q_rank = 12, rank = 10, rot = 4, nope = 6, value = 5, dense = 1, layers = 3,
+        hidden = 40, experts = 6, groups = 3, best_groups = 2, chosen = 2, expert_hidden = 8, shared = 2, routed_scale = 1.5,
+        theta = 1000.0, factor = 4.0, original_max_len = 8, mscale = 0.7,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        deepseek_v2::<
+            vocab, d_model, heads, q_rank, rank, rot, nope, value, dense, layers, hidden, experts, groups, best_groups, chosen, expert_hidden,
+            shared, routed_scale, theta, factor, original_max_len, mscale,
+        >(tokens)
+    }
+
+    fn decode(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        deepseek_v2::<
+            vocab, d_model, heads, q_rank, rank, rot, nope, value, dense, layers, hidden, experts, groups, best_groups, chosen, expert_hidden,
+            shared, routed_scale, theta, factor, original_max_len, mscale, true,
+            tied = deepseek_v2,
+        >(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(deepseek_v2: DeepseekV2, deepseek_v2, 4, 1, 3, 6; decode_session);
+
+#[test]
+fn deepseek_v2_has_the_same_logits_in_both_forms() {
+    let (config, map) = (
+        zoo::deepseek_v2::config(),
+        zoo::deepseek_v2::weights(4, 1, 3, 6),
+    );
+    let run = Run::of("deepseek_v2");
+    let model: DeepseekV2 = run.load(&config, &map);
+    run.assert_same("logits", &model.decode(run.ids("tokens")).as_vec());
+}
+
+/// Of the three layers, each remembers a latent of 10 numbers and a key of 4.
+const _: () = assert!(DeepseekV2::decode_cache_bytes_per_token() == 3 * (10 + 4) * 4);

@@ -59,10 +59,10 @@ fn bert() {
 
 /// A test of the model with this name.
 macro_rules! compare {
-    ($family:ident: $model:ty) => {
+    ($family:ident: $model:ty $(, $argument:expr)?) => {
         #[test]
         fn $family() {
-            let (config, map) = (zoo::$family::config(), zoo::$family::weights());
+            let (config, map) = (zoo::$family::config(), zoo::$family::weights($($argument)?));
             let run = Run::of(stringify!($family));
             let mut model: $model = run.load(&config, &map);
             let logits = model.forward((run.ids("tokens"), run.marks("keep")));
@@ -107,3 +107,21 @@ model! {
 }
 
 compare!(distilbert: DistilBert);
+
+model! {
+    use zoo::modernbert::modernbert;
+
+    struct ModernBert<
+        vocab = 61, d_model = 24, heads = 4, hidden = 20, layers = 4, window = 4, theta = 1000.0, local_theta = 100.0, epsilon = 1e-3,
+    >;
+
+    fn forward(tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, vocab] {
+        modernbert::<vocab, d_model, heads, hidden, layers, window, theta, local_theta, epsilon>(tokens, keep)
+    }
+
+    fn loss(tokens: ids[batch, seq], keep: bool[batch, seq], labels: ids[batch, seq]) -> [] {
+        cross_entropy::<ignore_index = vocab>(forward(tokens, keep), labels)
+    }
+}
+
+compare!(modernbert: ModernBert, 4);

@@ -25,15 +25,23 @@ from transformers import (
     BartForConditionalGeneration,
     BertConfig,
     BertForPreTraining,
+    CLIPConfig,
+    CLIPModel,
+    DeepseekV2Config,
+    Dinov2WithRegistersConfig,
+    Dinov2WithRegistersModel,
     DistilBertConfig,
     DistilBertForMaskedLM,
     Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
     GPTNeoXConfig,
+    GptOssConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
     OPTConfig,
     Phi3Config,
     Qwen2Config,
@@ -45,6 +53,8 @@ from transformers import (
     T5ForConditionalGeneration,
     ViTConfig,
     ViTForImageClassification,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
 )
 
 HERE = Path(__file__).parent
@@ -71,6 +81,17 @@ def llama3(theta):
         "factor": 4.0,
         "low_freq_factor": 1.0,
         "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8,
+    }
+
+
+def yarn(theta):
+    return {
+        "rope_type": "yarn",
+        "rope_theta": theta,
+        "factor": 4.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
         "original_max_position_embeddings": 8,
     }
 
@@ -151,6 +172,39 @@ DECODERS = {
         num_hidden_layers=2,
         max_position_embeddings=32,
     ),
+    # Two layers with a window and two without. The limit cuts some of the numbers off.
+    "gpt_oss": GptOssConfig(
+        **LLAMA | {"num_hidden_layers": 4, "hidden_size": 16, "intermediate_size": 12, "max_position_embeddings": 32},
+        head_dim=8,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        sliding_window=5,
+        swiglu_limit=1.5,
+        rms_norm_eps=1e-3,
+        rope_parameters={**yarn(1000.0), "truncate": False},
+        pad_token_id=0,
+    ),
+    # A layer without experts, and two with two of three groups of experts.
+    "deepseek_v2": DeepseekV2Config(
+        **LLAMA | {"num_hidden_layers": 3, "hidden_size": 20, "num_key_value_heads": 4, "max_position_embeddings": 32},
+        q_lora_rank=12,
+        kv_lora_rank=10,
+        qk_nope_head_dim=6,
+        qk_rope_head_dim=4,
+        v_head_dim=5,
+        first_k_dense_replace=1,
+        n_routed_experts=6,
+        n_group=3,
+        topk_group=2,
+        topk_method="group_limited_greedy",
+        num_experts_per_tok=2,
+        n_shared_experts=2,
+        moe_intermediate_size=8,
+        routed_scaling_factor=1.5,
+        rms_norm_eps=1e-6,
+        rope_parameters={**yarn(1000.0), "mscale": 0.7, "mscale_all_dim": 0.7},
+        tie_word_embeddings=False,
+    ),
     "llama_untied": LlamaConfig(**LLAMA, head_dim=8, rope_parameters=llama3(100.0), rms_norm_eps=1e-3, tie_word_embeddings=False),
 }
 
@@ -165,10 +219,28 @@ BERT = {
     "pad_token_id": 1,
 }
 DISTILBERT = {"vocab_size": VOCAB, "dim": 24, "n_heads": 4, "hidden_dim": 40, "n_layers": 2, "max_position_embeddings": 16}
+# A layer without a window, and a round of two layers with a window and one without.
+MODERNBERT = ModernBertConfig(
+    vocab_size=VOCAB,
+    hidden_size=24,
+    num_attention_heads=4,
+    intermediate_size=20,
+    num_hidden_layers=4,
+    max_position_embeddings=32,
+    norm_eps=1e-3,
+    local_attention=6,
+    rope_parameters={"sliding_attention": default(100.0), "full_attention": default(1000.0)},
+    pad_token_id=1,
+    bos_token_id=2,
+    eos_token_id=2,
+    cls_token_id=2,
+    sep_token_id=2,
+)
 ENCODERS = {
     "bert": (BertForPreTraining, BertConfig(**BERT)),
     "roberta": (RobertaForMaskedLM, RobertaConfig(**BERT, type_vocab_size=1)),
     "distilbert": (DistilBertForMaskedLM, DistilBertConfig(**DISTILBERT, pad_token_id=1)),
+    "modernbert": (ModernBertForMaskedLM, MODERNBERT),
 }
 
 # Distances go beyond the largest one.
@@ -199,6 +271,61 @@ BART = BartConfig(
     decoder_layers=2,
     max_position_embeddings=32,
     pad_token_id=0,
+)
+WHISPER = WhisperConfig(
+    vocab_size=VOCAB,
+    num_mel_bins=6,
+    d_model=24,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=40,
+    decoder_ffn_dim=40,
+    encoder_layers=2,
+    decoder_layers=2,
+    max_source_positions=9,
+    max_target_positions=32,
+    pad_token_id=0,
+    bos_token_id=1,
+    eos_token_id=2,
+    decoder_start_token_id=1,
+    begin_suppress_tokens=None,
+)
+# The two networks have other sizes. The last token of the vocabulary ends a text.
+CLIP = CLIPConfig(
+    text_config={
+        "vocab_size": VOCAB,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 16,
+        "layer_norm_eps": 1e-3,
+        "bos_token_id": 1,
+        "eos_token_id": VOCAB - 1,
+        "pad_token_id": VOCAB - 1,
+    },
+    vision_config={
+        "num_channels": 3,
+        "image_size": 8,
+        "patch_size": 4,
+        "hidden_size": 24,
+        "intermediate_size": 40,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "layer_norm_eps": 1e-3,
+    },
+    projection_dim=10,
+)
+DINOV2 = Dinov2WithRegistersConfig(
+    num_channels=3,
+    image_size=8,
+    patch_size=4,
+    hidden_size=24,
+    num_attention_heads=4,
+    mlp_ratio=2,
+    num_hidden_layers=2,
+    layer_norm_eps=1e-3,
+    num_register_tokens=3,
 )
 VIT = ViTConfig(
     num_channels=3,
@@ -247,7 +374,7 @@ def save(name, model, run):
     # The gradients have the layout of the file, too.
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.copy_(parameter.grad)
+            parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
     gradients, _ = saved(model)
     run |= {f"gradient.{key}": gradient for key, gradient in gradients.items()}
     run = {key: tensor.detach().float().contiguous().clone() for key, tensor in run.items()}
@@ -334,6 +461,46 @@ def translator(name, model):
     save(name, model, run | {"prompt": prompt, "new": new})
 
 
+def whisper():
+    WHISPER._attn_implementation = "eager"
+    model = scattered(WhisperForConditionalGeneration(WHISPER), 1)
+    mel = torch.randn(BATCH, 6, 18, generator=torch.Generator().manual_seed(2))
+    tokens, targets = ids(3, BATCH, 9), ids(4, BATCH, 9)
+    logits = model(mel, decoder_input_ids=tokens).logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    prompt = ids(5, 1, 3)
+    with torch.no_grad():
+        new = likeliest(lambda tokens: model(mel[1:], decoder_input_ids=tokens), prompt)
+    run = {"mel": mel, "tokens": tokens, "targets": targets, "logits": logits, "loss": loss}
+    save("whisper", model, run | {"prompt": prompt, "new": new})
+
+
+def clip():
+    CLIP.text_config._attn_implementation = CLIP.vision_config._attn_implementation = "eager"
+    model = scattered(CLIPModel(CLIP), 1)
+    tokens = ids(2, 3, SEQ).clamp(max=VOCAB - 2)
+    # Padding is the token of the end.
+    for row, end in enumerate((SEQ - 1, 6, 3)):
+        tokens[row, end:] = VOCAB - 1
+    image = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(3))
+    results = model(input_ids=tokens, pixel_values=image, return_loss=True)
+    results.loss.backward()
+    save("clip", model, {"tokens": tokens, "image": image, "logits": results.logits_per_text, "loss": results.loss})
+
+
+def dinov2():
+    DINOV2._attn_implementation = "eager"
+    model = scattered(Dinov2WithRegistersModel(DINOV2), 1)
+    image = torch.randn(BATCH, 3, 8, 8, generator=torch.Generator().manual_seed(2))
+    masked = torch.tensor([[False, True, False, False], [True, False, True, False]])
+    logits = model(image, bool_masked_pos=masked).last_hidden_state
+    target = torch.randn(logits.shape, generator=torch.Generator().manual_seed(3))
+    loss = torch.nn.functional.mse_loss(logits, target)
+    loss.backward()
+    save("dinov2", model, {"image": image, "masked": masked, "target": target, "logits": logits, "loss": loss})
+
+
 def classifier(name, config):
     config._attn_implementation = "eager"
     model = scattered(ViTForImageClassification(config), 1)
@@ -359,6 +526,9 @@ def main():
     for make in (t5, bart):
         if not chosen or make.__name__ in chosen:
             translator(make.__name__, make())
+    for run in (whisper, clip, dinov2):
+        if not chosen or run.__name__ in chosen:
+            run()
     if not chosen or "vit" in chosen:
         classifier("vit", VIT)
 

@@ -63,6 +63,11 @@ impl Run {
         self.tensors[name].numbers()
     }
 
+    pub(crate) fn floats(&self, name: &str) -> Vec<f32> {
+        let numbers = self.numbers(name).into_iter();
+        numbers.map(|x| x as f32).collect()
+    }
+
     pub(crate) fn list(&self, name: &str) -> Vec<usize> {
         let ids = self.numbers(name).into_iter();
         ids.map(|id| id as usize).collect()

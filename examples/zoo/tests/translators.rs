@@ -78,3 +78,49 @@ model! {
 }
 
 compare!(bart: Bart);
+
+model! {
+    use zoo::whisper::whisper;
+
+    struct Whisper<
+        vocab = 61, mels = 6, frames = 18, places = 9, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 32,
+    >;
+
+    fn forward(mel: [batch, mels, frames], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        whisper::<vocab, places, d_model, heads, hidden, layers, max_len>(mel, tokens)
+    }
+
+    fn loss(mel: [batch, mels, frames], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(mel, tokens), targets)
+    }
+}
+
+#[test]
+fn whisper() {
+    let (config, map) = (zoo::whisper::config(), zoo::whisper::weights());
+    let run = Run::of("whisper");
+    let mut model: Whisper = run.load(&config, &map);
+    let dev = Cpu::default();
+    let mel = dev.tensor_from_vec(run.floats("mel"), (2, Const::<6>, Const::<18>));
+    let logits = model.forward((mel.clone(), run.ids("tokens")));
+    run.assert_same("logits", &logits.as_vec());
+
+    let mel = mel.traced(model.alloc_grads());
+    let loss = model.loss_mut((mel, run.ids("tokens"), run.ids("targets")));
+    run.assert_same("loss", &loss.as_vec());
+    run.assert_gradients(&model, &map, &loss.backward());
+
+    let second = run.floats("mel").split_off(6 * 18);
+    let second = dev.tensor_from_vec(second, (1, Const::<6>, Const::<18>));
+    let new = run.list("new");
+    let sampling = Sampling {
+        temperature: 0.0,
+        ..Sampling::default()
+    };
+    let mut session = model.session(second, 32).unwrap();
+    let tokens = session
+        .generate(&run.list("prompt"), sampling, &[])
+        .unwrap();
+    let tokens: Vec<usize> = tokens.take(new.len()).map(Result::unwrap).collect();
+    assert_eq!(tokens, new);
+}

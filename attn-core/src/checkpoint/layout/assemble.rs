@@ -156,7 +156,11 @@ pub(super) fn assemble(
 fn place(given: &RuleMatch<'_>, behind: usize) -> Result<PlacedTensor, MapProblem> {
     let (rule, ours) = (given.rule, &given.shape);
     let refused = |reason: String| refused(rule, given.tensor, reason);
-    if let Some(reason) = rule.heads.and_then(|heads| heads.refuses(ours)) {
+    let first = rule.first_axis();
+    let Some(behind_experts) = ours.get(first..) else {
+        return Err(refused("it has no axis of experts".into()));
+    };
+    if let Some(reason) = rule.heads.and_then(|heads| heads.refuses(behind_experts)) {
         return Err(refused(reason));
     }
     let rank = ours.len() + rule.squeezed.len();
@@ -170,7 +174,7 @@ fn place(given: &RuleMatch<'_>, behind: usize) -> Result<PlacedTensor, MapProble
         )));
     }
     if rule.transposed {
-        axes.reverse();
+        axes[first..].reverse();
     }
     let mut shape = vec![1; rank];
     for (&axis, &len) in axes.iter().zip(ours) {
@@ -180,8 +184,8 @@ fn place(given: &RuleMatch<'_>, behind: usize) -> Result<PlacedTensor, MapProble
     let mut range = 0..0;
     let mut groups = 1;
     if let Some(part) = &rule.part {
-        let axis = &part.axis;
-        let (Some(&len), Some(&theirs)) = (ours.get(*axis), axes.get(*axis)) else {
+        let axis = first + part.axis;
+        let (Some(&len), Some(&theirs)) = (ours.get(axis), axes.get(axis)) else {
             return Err(refused(format!("it has no axis {axis}")));
         };
         groups = part.groups;
@@ -266,7 +270,7 @@ fn view(rule: &Rule, placed: &PlacedTensor, shape: &[usize]) -> View {
         };
         let len = placed.shape[theirs];
         let order = match rule.heads {
-            Some(heads) if ours == 0 => heads.order(len),
+            Some(heads) if ours == rule.first_axis() => heads.order(len),
             _ => (0..len).collect(),
         };
         let (len_of_group, len_of_theirs) = (len / groups, shape[theirs] / groups);
@@ -279,10 +283,16 @@ fn view(rule: &Rule, placed: &PlacedTensor, shape: &[usize]) -> View {
 }
 
 impl Rule {
+    /// The first axis of ours that the operations apply to.
+    fn first_axis(&self) -> usize {
+        usize::from(self.each_expert)
+    }
+
     /// Whether the rule only renames, a tensor or that of each head.
     fn is_plain(&self) -> bool {
         let Self {
             squeezed,
+            each_expert: _,
             transposed,
             part,
             heads,

@@ -63,6 +63,13 @@ pub enum MapProblem {
         ours: String,
     },
 
+    /// A [grown](super::WeightMap::grown) name that matches no tensor of the model.
+    #[error("no tensor of the model is `.grown(\"{ours}\")`")]
+    UnusedGrown {
+        /// The name.
+        ours: String,
+    },
+
     /// A tensor of the model that two rules match.
     #[error("two rules give {tensor}: {}; {}", rules[0], rules[1])]
     GivenTwice {

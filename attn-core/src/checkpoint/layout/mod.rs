@@ -69,6 +69,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`grown`](WeightMap::grown) names the tables that have more rows than in the file, and
+//! [`without_adapters`](WeightMap::without_adapters) leaves out the low-rank adapters of the model.
+//!
 //! # Known layouts
 //!
 //! | map | file of | PyTorch |
@@ -110,7 +113,11 @@ pub use rule::Rule;
 pub use transfer::{save_mapped, save_mapped_in_shards};
 
 use super::write::Metadata;
+use crate::lora::adapted_layer;
 use plan::Plan;
+
+/// What stands in front of the names of a network in files of PEFT.
+pub(super) const PEFT_PREFIX: &str = "base_model.model.";
 
 /// A map between the tensors of a model and those of a file of another library, for both directions.
 ///
@@ -130,6 +137,32 @@ pub struct WeightMap {
     metadata: Metadata,
     /// Whether the rules also apply to the numbers that dfdx stores beside the tensors.
     scalars: bool,
+    /// Which of the adapters and other tensors of the model are mapped.
+    scope_of_adapters: AdapterScope,
+    /// Names in the model of tables that the file may have fewer rows of.
+    grown: Vec<String>,
+}
+
+/// What a map is for, in a model with [adapters](crate::Adapted).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum AdapterScope {
+    /// All tensors.
+    #[default]
+    All,
+    /// All but the adapters.
+    Base,
+    /// The adapters alone.
+    Adapters,
+}
+
+impl AdapterScope {
+    fn has(self, ours: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Base => adapted_layer(ours).is_none(),
+            Self::Adapters => adapted_layer(ours).is_some(),
+        }
+    }
 }
 
 impl WeightMap {
@@ -143,6 +176,8 @@ impl WeightMap {
             scopes: vec![Default::default()],
             metadata: Metadata::new(),
             scalars: false,
+            scope_of_adapters: AdapterScope::All,
+            grown: Vec::new(),
         }
     }
 
@@ -183,6 +218,87 @@ impl WeightMap {
         self
     }
 
+    /// Lets the file have fewer rows of a tensor of the model: of an embedding whose vocabulary has grown. The rows that the file has are
+    /// loaded, and those behind them keep their initial values, as the [`LoadReport`] says. Without this, other sizes are an error. `{}` and
+    /// `*` are as in a [`Rule`].
+    ///
+    /// ```
+    /// use attn::{
+    ///     checkpoint::{Archive, LoadOptions, layout::WeightMap, save},
+    ///     nn::Embedding,
+    /// };
+    /// use attn::dfdx::prelude::{Embedding as _, *};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("embedding.safetensors");
+    /// let dev = Cpu::default();
+    /// let old = dev.build_module::<Embedding<10, 4>, f32>();
+    /// save(&old, &path)?;
+    ///
+    /// let mut new = dev.build_module::<Embedding<12, 4>, f32>();
+    /// let map = WeightMap::identity().grown("weight");
+    /// let report = Archive::open(&path)?.load_mapped(&mut new, &map, LoadOptions::default())?;
+    /// assert_eq!(new.weight.array()[..10], old.weight.array());
+    /// assert_eq!(report.to_string(), "1 tensors loaded\n  as built: rows 10..12 of weight, F32 [12, 4]");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// PyTorch: `model.resize_token_embeddings(vocab)` of `transformers`, behind `from_pretrained(..)`.
+    #[doc(alias("resize_token_embeddings", "ignore_mismatched_sizes"))]
+    pub fn grown(mut self, ours: impl Into<String>) -> Self {
+        self.grown.push(ours.into());
+        self
+    }
+
+    /// The same map for a model with [adapters](crate::Adapted) and a file without: the adapters keep their initial values, with which the
+    /// model computes what it does without them, and [`save_mapped`] leaves them out.
+    ///
+    /// ```
+    /// use attn::{checkpoint::{Archive, LoadOptions, layout::WeightMap, save}, prelude::*};
+    ///
+    /// model! {
+    ///     struct Base<d = 4>;
+    ///     fn forward(x: [batch, d]) -> [batch, d] { linear::<d>(x) }
+    /// }
+    /// model! {
+    ///     struct Tuned<d = 4, lora(rank = 2, on = ["linear"])>;
+    ///     fn forward(x: [batch, d]) -> [batch, d] { linear::<d>(x) }
+    /// }
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("base.safetensors");
+    /// let dev = Cpu::default();
+    /// save(&dev.build_module::<Base, f32>(), &path)?;
+    /// let mut tuned = dev.build_module::<Tuned, f32>();
+    /// let map = WeightMap::identity().without_adapters();
+    /// let report = Archive::open(&path)?.load_mapped(&mut tuned, &map, LoadOptions::default())?;
+    /// assert_eq!(report.loaded, ["linear.weight", "linear.bias"]);
+    /// assert_eq!(report.fresh.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// PEFT: `get_peft_model(Model.from_pretrained(..), config)`.
+    #[doc(alias("get_peft_model", "peft", "lora"))]
+    pub fn without_adapters(self) -> Self {
+        Self {
+            scope_of_adapters: AdapterScope::Base,
+            ..self
+        }
+    }
+
+    /// The map of the adapters alone, with the names that PEFT gives them: `base_model.model.` in front of those of this map. The other
+    /// tensors of the model are neither loaded nor written. [`lora`](crate::checkpoint::lora) saves and loads whole folders with it.
+    ///
+    /// A rule that ends with `*` gives the adapters of a layer the name of the layer. Rules that transpose or split weights have none in
+    /// PEFT's layout, and are errors for layers with adapters.
+    #[doc(alias("get_peft_model_state_dict", "peft", "lora"))]
+    pub fn adapters(self) -> Self {
+        let map = self.under("", PEFT_PREFIX).metadata("format", "pt");
+        Self {
+            scope_of_adapters: AdapterScope::Adapters,
+            ..map
+        }
+    }
+
     /// Declares `copy` as a second name of the tensor `theirs`, for example of an `lm_head.weight` that is tied to the embedding.
     ///
     /// The file may omit it. If it has it, the numbers must be equal: a head that was trained separately is an
@@ -215,7 +331,8 @@ impl WeightMap {
             .iter_mut()
             .chain(self.tied.iter_mut().flatten());
         names.for_each(|name| before(theirs, name));
-        self.fresh.iter_mut().for_each(|name| before(ours, name));
+        let names = self.fresh.iter_mut().chain(&mut self.grown);
+        names.for_each(|name| before(ours, name));
         for [our_scope, their_scope] in &mut self.scopes {
             before(ours, our_scope);
             before(theirs, their_scope);
@@ -228,6 +345,7 @@ impl WeightMap {
         self.rules.extend(other.rules);
         self.ignored.extend(other.ignored);
         self.fresh.extend(other.fresh);
+        self.grown.extend(other.grown);
         self.tied.extend(other.tied);
         let new = other.scopes.into_iter();
         let new: Vec<_> = new.filter(|scope| !self.scopes.contains(scope)).collect();

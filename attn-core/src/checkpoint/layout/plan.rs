@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
-    MapError, MapProblem, Rule, WeightMap,
+    AdapterScope, MapError, MapProblem, Rule, WeightMap,
     assemble::{FileTensor, RuleMatch, TensorSource, assemble},
     pattern::{Pattern, check_pair},
     rule::Split,
 };
-use crate::checkpoint::{Mismatch, Problem, archive::Expected};
+use crate::{
+    checkpoint::{Mismatch, Problem, TensorType, archive::Expected},
+    lora::adapted_layer,
+};
 
 /// A map applied to a model.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub(super) struct Plan {
     pub(super) ours: BTreeMap<String, Vec<TensorSource>>,
     /// The tied tensors of the file: the second name and the first.
     pub(super) tied: Vec<[String; 2]>,
+    /// The tensors of the model of which the file has fewer rows, with their number.
+    pub(super) grown: Vec<(String, usize)>,
     /// The tensors of the file that rules map to fresh tensors of the model.
     replaced: HashSet<String>,
     map: WeightMap,
@@ -38,6 +43,7 @@ impl Plan {
             theirs: Vec::new(),
             ours: BTreeMap::new(),
             tied: Vec::new(),
+            grown: Vec::new(),
             replaced,
             map: map.clone(),
         };
@@ -58,6 +64,36 @@ impl Plan {
         }
         plan.tied = plan.second_names();
         Ok(plan)
+    }
+
+    /// Expects no more rows than the file has of the tables that have [grown](WeightMap::grown).
+    pub(super) fn grow<'f>(&mut self, found: impl Fn(&str) -> Option<&'f TensorType>) {
+        for theirs in &mut self.theirs {
+            let [(ours, _)] = theirs.parts.as_slice() else {
+                continue;
+            };
+            let sources = self.ours.get(ours).map_or(&[][..], Vec::as_slice);
+            let is_whole =
+                matches!(sources, [source] if source.view.is_none() && source.part.is_none());
+            let mut grown = self.map.grown.iter();
+            let may_grow = grown.any(|name| Pattern::new(name).matches(ours));
+            let Some(found) = found(&theirs.name).filter(|_| is_whole && may_grow) else {
+                continue;
+            };
+            if let ([rows, width @ ..], [fewer, found @ ..]) =
+                (&mut *theirs.described.shape, &*found.shape)
+                && *fewer < *rows
+                && width == found
+            {
+                *rows = *fewer;
+                self.grown.push((ours.clone(), *fewer));
+            }
+        }
+    }
+
+    /// Whether a tensor of the model is none of those that the map is for.
+    pub(super) fn leaves(&self, ours: &str) -> bool {
+        self.map.scope_of_adapters == AdapterScope::Adapters && adapted_layer(ours).is_none()
     }
 
     fn second_names(&self) -> Vec<[String; 2]> {
@@ -186,6 +222,9 @@ fn group<'a>(
     let mut groups: Vec<(String, Vec<(usize, RuleMatch<'a>)>)> = Vec::new();
     let mut at = HashMap::new();
     for tensor in model {
+        if !map.scope_of_adapters.has(&tensor.name) {
+            continue;
+        }
         if is_fresh(map, &tensor.name) {
             for (index, rule, name) in best_rules(map, &tensor.name) {
                 used[index] = true;
@@ -210,7 +249,8 @@ fn group<'a>(
         }
     }
     let unused = map.rules.iter().zip(used);
-    let unused = unused.filter(|(rule, used)| !used && !rule.optional);
+    let is_for_all = map.scope_of_adapters != AdapterScope::Adapters;
+    let unused = unused.filter(|(rule, used)| !used && !rule.optional && is_for_all);
     problems.extend(unused.map(|(rule, _)| MapProblem::Unused {
         rule: rule.to_string(),
     }));
@@ -248,6 +288,13 @@ fn check_model_names(map: &WeightMap, model: &[Expected], problems: &mut Vec<Map
         if !model.iter().any(|tensor| pattern.matches(&tensor.name)) {
             let ours = ours.clone();
             problems.push(MapProblem::UnusedFresh { ours });
+        }
+    }
+    for ours in &map.grown {
+        let pattern = Pattern::new(ours);
+        if !model.iter().any(|tensor| pattern.matches(&tensor.name)) {
+            let ours = ours.clone();
+            problems.push(MapProblem::UnusedGrown { ours });
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct Rule {
     pub(super) theirs: String,
     pub(super) optional: bool,
     pub(super) squeezed: Vec<usize>,
+    /// Whether the operations that follow apply to what stands behind the first axis, which counts experts.
+    pub(super) each_expert: bool,
     pub(super) transposed: bool,
     pub(super) part: Option<Part>,
     pub(super) heads: Option<Heads>,
@@ -69,6 +71,7 @@ impl Rule {
             theirs: theirs.into(),
             optional: false,
             squeezed: Vec::new(),
+            each_expert: false,
             transposed: false,
             part: None,
             heads: None,
@@ -97,6 +100,23 @@ impl Rule {
     /// PyTorch: `tensor.squeeze(axis)`.
     pub fn squeezed(mut self, axis: usize) -> Self {
         self.squeezed.push(axis);
+        self
+    }
+
+    /// The first axis of both tensors counts experts, and the other operations apply to the tensor of each one: with [`transposed`](Self::transposed)
+    /// theirs are the transposed weights of a `grouped_linear`.
+    ///
+    /// PyTorch: `tensor.mT` of a tensor `[experts, rows, columns]`.
+    ///
+    /// ```
+    /// use attn::checkpoint::layout::Rule;
+    ///
+    /// let rule = Rule::new("moe.down_proj.weight", "mlp.experts.down_proj").each_expert().transposed();
+    /// assert_eq!(rule.to_string(), "moe.down_proj.weight <- mlp.experts.down_proj, each expert transposed");
+    /// ```
+    #[doc(alias = "mT")]
+    pub fn each_expert(mut self) -> Self {
+        self.each_expert = true;
         self
     }
 
@@ -297,8 +317,11 @@ impl Display for Rule {
         for axis in &self.squeezed {
             write!(f, ", without axis {axis}")?;
         }
-        if self.transposed {
-            f.write_str(", transposed")?;
+        match (self.each_expert, self.transposed) {
+            (false, false) => {}
+            (false, true) => f.write_str(", transposed")?,
+            (true, false) => f.write_str(", each expert")?,
+            (true, true) => f.write_str(", each expert transposed")?,
         }
         if let Some(Part {
             axis,

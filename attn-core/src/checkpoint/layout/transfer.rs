@@ -7,7 +7,7 @@ use dfdx::{
         RecursiveWalker, ScalarOptions, TensorCollection, TensorOptions, TensorVisitor,
         ViewTensorMut, ViewTensorName,
     },
-    shapes::Shape,
+    shapes::{HasShape, Shape},
     tensor::Tensor,
     tensor_ops::Device,
 };
@@ -181,7 +181,8 @@ impl<R: ReadAt> Archive<R> {
         let path = self.path.clone();
         let at = |problem: Problem| problem.at(&path);
         let expected = expected(model);
-        let plan = Plan::new(map, &expected).map_err(at)?;
+        let mut plan = Plan::new(map, &expected).map_err(at)?;
+        plan.grow(|theirs| Some(&self.tensors.get(theirs)?.described));
         let values = self.read_mapped(&plan, options)?;
         fill(model, &Mapped::new(&plan, &values, &path)?)?;
         Ok(LoadReport::new(&plan, expected))
@@ -313,6 +314,11 @@ impl<E: Element, D: Device<E>, R: ReadAt> TensorVisitor<E, D> for Fill<'_, R> {
         if !self.dry
             && let Some(numbers) = self.values.numbers(&name)?
         {
+            let mut numbers = numbers;
+            // The file may have fewer rows.
+            if numbers.len() < tensor.shape().num_elements() {
+                numbers.extend_from_slice(&tensor.as_vec()[numbers.len()..]);
+            }
             tensor.copy_from(&numbers);
         }
         Ok(None)

@@ -23,7 +23,7 @@ use super::{
     Algorithm, OptimizerState, ParameterInfo, UpdateError,
     parameters::{check_gradients, for_each_mut},
 };
-use crate::{Backend, Element, kernel::Buffer};
+use crate::{Backend, Element, kernel::Buffer, lora};
 
 /// An optimizer: an [`Algorithm`], and its state for a model.
 ///
@@ -159,6 +159,19 @@ impl<E, A> Optimizer<E, A> {
     #[doc(alias("requires_grad_", "requires_grad"))]
     pub fn unfreeze(mut self, pattern: &str) -> Self {
         self.set_frozen(pattern, false);
+        self
+    }
+
+    /// Freezes all parameters but the adapters of a model that [declares](crate::Adapted) them: see
+    /// [`Trainer::only_adapters`](super::Trainer::only_adapters).
+    ///
+    /// PEFT: `get_peft_model(model, LoraConfig(..))`.
+    #[doc(alias("get_peft_model", "peft", "lora", "requires_grad_"))]
+    pub fn only_adapters(mut self) -> Self {
+        self.set_frozen("*", true);
+        for end in lora::ENDS {
+            self.set_frozen(&format!("*{end}"), false);
+        }
         self
     }
 

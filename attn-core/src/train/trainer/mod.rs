@@ -272,6 +272,36 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
+    /// Freezes all parameters but the adapters of a model that [declares](crate::Adapted) them: `freeze("*")`, and
+    /// [`unfreeze`](Self::unfreeze) for the names of adapters. Only these have gradients in memory and lists in the optimizer. A new head is
+    /// trained, too, after `.unfreeze("head.*")`.
+    ///
+    /// A trainer freezes nothing by itself: the same declaration is trained whole without this.
+    ///
+    /// ```
+    /// # use attn::{prelude::*, train::AdamWConfig};
+    /// model! {
+    ///     struct Net<d = 4, lora(rank = 2, on = ["linear"])>;
+    ///     fn forward(x: [batch, d]) -> [batch, d] { linear::<d>(x) }
+    ///     fn loss(x: [batch, d]) -> [] { mean::<[batch, d]>(forward(x)) }
+    /// }
+    /// # let dev = Cpu::default();
+    /// # let x: Tensor<Rank2<3, 4>, f32, _> = dev.sample_normal();
+    /// let mut trainer = dev.build_module::<Net, f32>().trainer(AdamWConfig::default()).only_adapters();
+    /// let trained = trainer.parameters().into_iter().filter(|parameter| !parameter.frozen);
+    /// assert!(trained.map(|parameter| parameter.name).eq(["linear.lora_A.weight", "linear.lora_B.weight"]));
+    /// trainer.step(x)?;
+    /// # Ok::<(), attn::train::TrainError<CpuError>>(())
+    /// ```
+    ///
+    /// PEFT: `get_peft_model(model, LoraConfig(..))`.
+    #[doc(alias("get_peft_model", "peft", "lora", "requires_grad_"))]
+    pub fn only_adapters(mut self) -> Self {
+        self.optimizer = self.optimizer.only_adapters();
+        self.forget_trained();
+        self
+    }
+
     /// [`freeze`](Self::freeze) or [`unfreeze`](Self::unfreeze) from the next step on. Accumulated batches are forgotten.
     ///
     /// # Errors

@@ -185,18 +185,30 @@ pub(crate) fn no_loop_to_tie<'a>(found: &Ident, names: impl Iterator<Item = &'a 
     )
 }
 
+/// `names`: the calls of the block that are there.
+pub(crate) fn no_call_to_tie<'a>(
+    found: &Ident,
+    block: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> String {
+    format!(
+        "there is no call of `{block}` named `{found}` to tie to\nhelp: {}",
+        known(names, "the calls before")
+    )
+}
+
 pub(crate) fn other_rounds(tied: &Ident, rounds: &Size, found: &Size) -> String {
     format!("`{tied}` has {rounds} rounds, found {found}")
 }
 
-/// `names`: the layers of the loop `within`.
+/// `names`: the layers of `within`, a loop or a call of a block.
 pub(crate) fn no_layer_to_tie<'a>(
     name: &str,
     within: &str,
     names: impl Iterator<Item = &'a str>,
 ) -> String {
     format!(
-        "the loop is tied to `{within}`, which has no layer `{name}`\nhelp: {}",
+        "the layers are those of `{within}`, which has no layer `{name}`\nhelp: {}",
         known(names, "its layers")
     )
 }
@@ -206,13 +218,13 @@ pub(crate) fn another_layer_to_tie(
     within: &str,
     [known, found]: &[String; 2],
 ) -> String {
-    format!("the loop is tied to `{within}`, where `{name}` is `{known}`, found `{found}`")
+    format!("the layers are those of `{within}`, where `{name}` is `{known}`, found `{found}`")
 }
 
 pub(crate) fn another_attention_to_tie(name: &str, [known, found]: &[String; 2]) -> String {
     format!(
-        "the loop is tied to another one, where `{name}` has {known}, found {found}\n\
-        help: a layer is the same in both loops; an `attend` that learns nothing may differ"
+        "the layers run a second time, where `{name}` has {known}, found {found}\n\
+        help: a layer is the same both times; an `attend` that learns nothing may differ"
     )
 }
 

@@ -159,7 +159,7 @@ fn table(cx: &Emitter<'_>, id: ModuleId) -> String {
 
 fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut Table<3>) {
     for field in &cx.model.module(id).fields {
-        let name = format!("{path}{}", field.name);
+        let name = format!("{path}{}", field.saved);
         table.row([
             &format!("`{name}`"),
             &described(cx.model, field),

@@ -5,6 +5,7 @@ use quote::{ToTokens, quote, quote_spanned};
 
 use super::{Emitter, MODEL, docs, dot, item, length, made_lengths, picture};
 use crate::model::graph::{Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
+use crate::model::lower::Lora;
 use crate::model::sizes::ConstValue;
 use crate::model::types::Axis;
 use crate::ops::Attention;
@@ -77,6 +78,30 @@ pub(super) fn emit_function(cx: &Emitter<'_>) -> TokenStream {
         #[allow(dead_code, missing_docs, unused_variables)]
         impl #name {
             #facts
+        }
+    }
+}
+
+/// The trait of a model with adapters.
+pub(super) fn emit_adapters(cx: &Emitter<'_>) -> TokenStream {
+    let Some(lora) = cx.model.lora.as_ref().filter(|_| !cx.model.poisoned) else {
+        return TokenStream::new();
+    };
+    let name = &cx.name;
+    let built = cx.built(MODEL);
+    let Lora {
+        rank,
+        alpha,
+        rslora,
+        ..
+    } = &**lora;
+    let dropout = match &lora.dropout {
+        Some(p) => quote!((#p) as f64),
+        None => quote!(0.0),
+    };
+    quote_spanned! {cx.at=>
+        impl<E: p::Dtype, D: p::Storage<E> #built> p::Adapted for #name<E, D #built> {
+            const LORA: p::Lora = p::Lora { rank: #rank, alpha: (#alpha) as f64, dropout: #dropout, rslora: #rslora };
         }
     }
 }
@@ -351,7 +376,7 @@ fn extent_of(model: &Model, axis: &Axis) -> TokenStream {
 fn rows(cx: &Emitter<'_>, module: ModuleId, path: &str) -> Vec<TokenStream> {
     let mut lines = Vec::new();
     for field in &cx.model.module(module).fields {
-        let name = format!("{path}{}", field.name);
+        let name = format!("{path}{}", field.saved);
         let layer = docs::layer_name(cx.model, &field.layer);
         let output = &field.output;
         let params = params_of(cx, &field.layer);

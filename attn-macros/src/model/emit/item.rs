@@ -156,7 +156,7 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
     let name = cx.module_name(module);
     let names: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
     let visits = module.fields.iter().zip(&names).map(|(of, field)| {
-        let saved = &of.name;
+        let saved = &of.saved;
         let visit = quote!(Self::module(#saved, |s| &s.#field, |s| &mut s.#field));
         match of.init.as_ref().and_then(Distribution::emit) {
             None => visit,

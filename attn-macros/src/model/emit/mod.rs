@@ -92,6 +92,7 @@ pub(crate) fn model(
         session::emit(cx),
         facts::emit(cx),
         facts::emit_trait(cx),
+        facts::emit_adapters(cx),
         missing::emit(cx),
         opaque::emit_checks(cx),
         trainer::emit_method(cx),

@@ -146,13 +146,15 @@ impl Lowering<'_> {
                 (key, Ident::new(key.name, first(&argument.value)))
             }
         };
+        let Some(given) = self.value_of_key(&argument.value) else {
+            let origin = argument.value.clone();
+            return Some(Entry::new(key, name, Value::Invalid, origin));
+        };
         let origin = match key.kind {
-            keys::KeyKind::Type => self.sizes.substitute_in_type(&argument.value),
+            keys::KeyKind::Type => self.sizes.substitute_in_type(&given),
             // They are found by name.
-            keys::KeyKind::Axes | keys::KeyKind::Pattern | keys::KeyKind::Index => {
-                argument.value.clone()
-            }
-            _ => self.sizes.substitute(&argument.value),
+            keys::KeyKind::Axes | keys::KeyKind::Pattern | keys::KeyKind::Index => given.clone(),
+            _ => self.sizes.substitute(&given),
         };
         if origin.is_empty() {
             self.cx
@@ -164,16 +166,16 @@ impl Lowering<'_> {
             | keys::KeyKind::Number
             | keys::KeyKind::Sizes
             | keys::KeyKind::SizePerAxis(_)
-                if !self.is_constant(&argument.value) =>
+                if !self.is_constant(&given) =>
             {
                 Value::Invalid
             }
-            _ if !self.sizes.is_sound(&argument.value) => Value::Invalid,
+            _ if !self.sizes.is_sound(&given) => Value::Invalid,
             _ => parse_value(key, &origin, self.cx),
         };
         value.for_each_constant(&mut |value| self.constants.name(value));
         if let Value::Size(size) = &mut value {
-            size.axis = self.sizes.axis(&argument.value);
+            size.axis = self.sizes.axis(&given);
         }
         Some(Entry::new(key, name, value, origin))
     }

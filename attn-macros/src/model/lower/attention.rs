@@ -23,7 +23,7 @@ pub(super) type NamedOperands<'c> = Vec<(&'c Ident, Vec<Option<ValueId>>)>;
 
 /// Where an attention stands in the model.
 pub(super) struct Site {
-    place: ParamPath,
+    pub(super) place: ParamPath,
     pub(super) index: usize,
     pub(super) name_of_type: Ident,
 }
@@ -122,6 +122,9 @@ impl Lowering<'_> {
             complete,
         };
         let result = named(names.first(), "attention");
+        if called.complete && !called.spec.poisoned && self.is_attention_adapted(&called, &site) {
+            return self.attention_apart(called, site, operands, named_operands, &result, builder);
+        }
         self.attention_node(called, site, operands, named_operands, &result, builder)
     }
 

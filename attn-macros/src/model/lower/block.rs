@@ -9,6 +9,7 @@ use std::rc::Rc;
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
+use super::fields::{Made, Ties};
 use super::function::{Progress, Recording, is_taken_by_model, method_of_another};
 use super::results::Returned;
 use super::scope::Scopes;
@@ -337,7 +338,10 @@ impl Lowering<'_> {
         let results = is_bound
             .then(|| match places {
                 Some(places) => self.body_of_function(block, &places, builder),
-                None => self.body_of_block(call, block, arguments.name.as_ref(), builder),
+                None => {
+                    let named = (arguments.name.as_ref(), arguments.tied.as_ref());
+                    self.body_of_block(call, block, named, builder)
+                }
             })
             .flatten();
         if self.cx.count() == before {
@@ -412,7 +416,7 @@ impl Lowering<'_> {
         &mut self,
         call: &Call,
         block: &Block,
-        asked: Option<&Ident>,
+        (asked, tied): (Option<&Ident>, Option<&Ident>),
         builder: &mut RegionBuilder,
     ) -> Option<Vec<(ValueId, Type)>> {
         let draft = &block.draft;
@@ -422,19 +426,50 @@ impl Lowering<'_> {
             module,
             block: name.clone(),
         };
-        let made = self.submodule(builder.module, (&name, asked), layer, call.name.span());
+        let made = match tied {
+            Some(tied) => self.call_to_tie(tied, &name, builder)?,
+            None => self.submodule(builder.module, (&name, asked), layer, call.name.span()),
+        };
         let module = made.module;
         let outer = std::mem::replace(&mut builder.module, module);
         let is_new = made.is_new;
         if is_new {
             self.modules[module.0].docs = draft.docs.clone();
         }
+        let ties = tied.map(|_| self.ties.replace(Ties::new(call.name.span())));
         let returned = self.statements(&draft.statements, None, builder);
+        if let Some(ties) = ties {
+            self.ties = ties;
+        }
         builder.module = outer;
         let declared = before.or_else(|| self.declared_results(draft.results.as_deref()))?;
         let results = self.checked_results(returned, &declared, draft)?;
         self.describe_block(&made.place, &results);
         Some(results)
+    }
+
+    /// The call of this block before this one whose layers run again.
+    fn call_to_tie(&mut self, tied: &Ident, block: &str, builder: &RegionBuilder) -> Option<Made> {
+        let fields = &self.modules[builder.module.0].fields;
+        let calls = fields.iter().filter_map(|field| match &field.layer {
+            Submodule::Block { module, block: of } if of == block => Some((&field.name, *module)),
+            _ => None,
+        });
+        let calls: Vec<_> = calls.collect();
+        let Some((name, module)) = calls.iter().find(|(name, _)| *tied == name.as_str()) else {
+            let names = calls.iter().map(|(name, _)| name.as_str());
+            self.cx
+                .error(tied, messages::no_call_to_tie(tied, block, names));
+            return None;
+        };
+        Some(Made {
+            place: ParamPath {
+                module: builder.module,
+                field: (*name).clone(),
+            },
+            module: *module,
+            is_new: false,
+        })
     }
 
     /// The results of a body, with the types that they have for the caller.
@@ -602,12 +637,22 @@ impl Lowering<'_> {
         let keys: Vec<_> = block.keys().collect();
         let mut arguments = BlockArguments {
             name: None,
+            tied: None,
             keys: vec![None; keys.len()],
         };
         for (index, argument) in call.arguments.iter().enumerate() {
             let place = match &argument.key {
                 Some(key) if key == "name" && !is_function => {
                     arguments.name = self.name_of(argument).or(arguments.name);
+                    continue;
+                }
+                // A block may have a key of this name.
+                Some(key)
+                    if key == "tied"
+                        && !is_function
+                        && !keys.iter().any(|(name, _)| *name == key) =>
+                {
+                    arguments.tied = self.name_of(argument).or(arguments.tied);
                     continue;
                 }
                 Some(key) => keys.iter().position(|(name, _)| *name == key),
@@ -655,6 +700,8 @@ fn suffix(library: usize) -> String {
 /// The arguments between `<` and `>` in a call of a block.
 struct BlockArguments {
     name: Option<Ident>,
+    /// The call whose layers run again.
+    tied: Option<Ident>,
     /// The value of each key, if it is given.
     keys: Vec<Option<ConstValue>>,
 }

@@ -205,7 +205,7 @@ impl Lowering<'_> {
         place
     }
 
-    fn init(&mut self, arguments: &Arguments) -> Option<Distribution> {
+    pub(crate) fn init(&mut self, arguments: &Arguments) -> Option<Distribution> {
         let Some(Value::Word(call)) = arguments.value("init") else {
             return None;
         };

@@ -1,10 +1,11 @@
 //! Choices by a condition: between values, element by element, and of constants, while compiling.
 
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenStream};
 
 use super::operators::{Operand, named};
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
+use crate::model::condition::{is_choice_of_key, parse_choice_of_key};
 use crate::model::graph::{ModuleId, ValueId};
 use crate::model::group::join_last;
 use crate::model::sizes::ConstValue;
@@ -217,6 +218,26 @@ impl Lowering<'_> {
             self.error(at, messages::unknown_condition(&self.item.name));
         }
         None
+    }
+
+    /// The value of a key. Of a choice by constants it is that of the branch that is taken. `None` after a mistake.
+    pub(super) fn value_of_key(&mut self, value: &TokenStream) -> Option<TokenStream> {
+        if !is_choice_of_key(value) {
+            return Some(value.clone());
+        }
+        let choice = parse_choice_of_key(value, self.cx)?;
+        let Some(holds) = self.decided(choice.at, &choice.condition) else {
+            let mut branches = choice.branches.iter();
+            branches.by_ref().for_each(|branch| self.sizes.skip(branch));
+            return None;
+        };
+        let [then, otherwise] = &choice.branches;
+        let (taken, other) = match holds {
+            true => (then, otherwise),
+            false => (otherwise, then),
+        };
+        self.sizes.skip(other);
+        self.value_of_key(taken)
     }
 
     /// Reports a name in the place of a condition that is none.

@@ -88,6 +88,7 @@ impl Lowering<'_> {
         };
         fields.push(Field {
             name: field.clone(),
+            saved: field.clone(),
             layer,
             init: None,
             output,

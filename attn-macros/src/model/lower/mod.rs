@@ -18,6 +18,7 @@ mod dot;
 mod fields;
 mod function;
 mod ids;
+mod lora;
 mod made;
 mod operators;
 mod param;
@@ -64,6 +65,7 @@ use scope::Scopes;
 pub(crate) use arguments::Arguments;
 pub(crate) use axes::names_of_axes;
 pub(crate) use call::is_without_bias;
+pub(crate) use lora::{Lora, Projection};
 pub(crate) use operators::named;
 
 /// The network that `draft` declares: as its function `forward` runs it, and then as its others do.
@@ -97,12 +99,16 @@ pub(crate) fn lower(
             .filter_map(|(name, draft)| Some((name.clone(), lowering.budget(draft)?)))
             .collect(),
     };
+    lowering.lora = (draft.lora.as_ref())
+        .and_then(|draft| lowering.lora(draft))
+        .map(Rc::new);
     draft.poisoned |= !lowering.declare_blocks(functions, library);
     let mut functions = lowering.functions();
     if cx.count() == before && !draft.poisoned {
         lowering.report_uncalled();
         lowering.report_modules(functions.len());
         lowering.report_budgets(&budgets, &functions);
+        lowering.report_unadapted();
     }
     if cx.count() == before && !draft.poisoned {
         lowering.skip_shared();
@@ -128,6 +134,7 @@ pub(crate) fn lower(
     let mut assertions = lowering.assertions;
     let constants = lowering.constants.items;
     let header: Rc<[_]> = lowering.sizes.values().collect();
+    let lora = lowering.lora;
     let models = functions.into_iter().map(|function| Model {
         copies: Vec::new(),
         budget: budgets.of(&function.name(), &function.symbols).cloned(),
@@ -147,6 +154,7 @@ pub(crate) fn lower(
         body: function.body,
         results: function.results,
         header: Rc::clone(&header),
+        lora: lora.clone(),
         constants: constants.clone(),
         assertions: std::mem::take(&mut assertions),
         poisoned,
@@ -211,6 +219,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) opaques: Vec<Opaque>,
     buffers: Vec<Buffer>,
     assertions: Vec<Assertion>,
+    /// The adapters of linear layers, if the header declares any.
+    lora: Option<Rc<Lora>>,
     scopes: Scopes,
     /// The scan whose body is lowered.
     scan: Option<ScanBody>,
@@ -304,6 +314,7 @@ impl<'a> Lowering<'a> {
             opaques: Vec::new(),
             buffers: Vec::new(),
             assertions: Vec::new(),
+            lora: None,
             scopes: Scopes::new(draft.poisoned),
             scan: None,
             is_understood: !draft.poisoned,

@@ -19,7 +19,7 @@ impl Lowering<'_> {
     }
 
     /// The axis that has this name from the inputs, or from an `as`.
-    pub(super) fn axis_of_name(&self, name: &str) -> Option<Axis> {
+    pub(crate) fn axis_of_name(&self, name: &str) -> Option<Axis> {
         let mut axes = self.axes.iter();
         if let Some((_, symbol)) = axes.find(|(known, _)| known == name) {
             return Some(Axis::Symbol(symbol.clone()));

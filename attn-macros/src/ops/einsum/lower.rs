@@ -188,9 +188,14 @@ impl AllAxes {
         let text = syn::parse2::<Ident>(name.clone()).map(|name| name.unraw().to_string());
         if let Ok(text) = text
             && lowering.is_name_of_axis(&text)
-            && !all.axes.iter().any(|axis| axis.name() == Some(&text))
             && lowering.size_named(name).is_none()
         {
+            // In a block, the axis may have another name where the block is called.
+            let meant = lowering.axis_of_name(&text);
+            let meant = meant.as_ref().and_then(Axis::name).unwrap_or(&text);
+            if all.axes.iter().any(|axis| axis.name() == Some(meant)) {
+                return Some(all.candidates(&lowering.named_axis(name, all)?));
+            }
             lowering.error(first(name), messages::no_operand_has_axis(name, operands));
             return None;
         }

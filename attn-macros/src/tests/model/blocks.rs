@@ -470,14 +470,75 @@ fn a_tied_loop_has_the_layers_of_another_one() {
         one("repeat 3, tied = blocks { x += linear::<d, bias = false>(x); }"),
         at(
             "repeat",
-            "the loop is tied to `blocks`, where `linear` is `linear 8 -> 8`, found `linear 8 -> 8, without bias`"
+            "the layers are those of `blocks`, where `linear` is `linear 8 -> 8`, found `linear 8 -> 8, without bias`"
         )
     );
     assert_eq!(
         one("repeat 3, tied = blocks { x += linear::<d, name = up>(x); }"),
         at(
             "up",
-            "the loop is tied to `blocks`, which has no layer `up`"
+            "the layers are those of `blocks`, which has no layer `up`"
         )
     );
+}
+
+#[test]
+fn a_tied_call_has_the_layers_of_another_one() {
+    let errors = |call: &str| {
+        errors_of(&format!(
+            "struct M<d = 8>;
+            fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{ net::<name = first>(x) }}
+            fn again(x: [batch, seq, d]) -> [batch, seq, d] {{ {call} }}
+            block net(x: [batch, seq, n], has_bias = true, has_more = false) -> [batch, seq, n] {{
+                let mut x = x;
+                repeat 2 {{ x += linear::<n, bias = has_bias>(x); }}
+                if has_more {{ linear::<n, name = more>(x) }} else {{ x }}
+            }}"
+        ))
+    };
+    let found = errors("net::<tied = first>(x)");
+    assert!(found.is_empty(), "{found:?}");
+    let one = |call: &str| errors(call).remove(0);
+    let at = |at: &str, message: &str| (at.to_owned(), message.to_owned());
+    assert_eq!(
+        one("net::<tied = net>(x)"),
+        at("net", "there is no call of `net` named `net` to tie to")
+    );
+    assert_eq!(
+        one("net::<has_bias = false, tied = first>(x)"),
+        at(
+            "net",
+            "the layers are those of `blocks`, where `linear` is `linear 8 -> 8`, found `linear 8 -> 8, without bias`"
+        )
+    );
+    assert_eq!(
+        one("net::<has_more = true, tied = first>(x)"),
+        at(
+            "more",
+            "the layers are those of `first`, which has no layer `more`"
+        )
+    );
+}
+
+#[test]
+fn a_key_by_constants_is_that_of_the_branch_that_is_taken() {
+    let model = |mask: &str| {
+        let source = format!(
+            "struct M<d = 8, local = true>;
+            fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{
+                let x = layer::<false>(x);
+                if local {{ layer::<true>(x) }} else {{ x }}
+            }}
+            block layer(x: [batch, seq, n], near) -> [batch, seq, n] {{ {mask} }}"
+        );
+        assert_eq!(errors_of(&source), []);
+        pipeline::model(tokens(&source)).to_string()
+    };
+    let chosen = model(
+        "attention::<2, mask = if near { sliding_window(3) } else if !near { causal } else { none }>(x)",
+    );
+    let written = model(
+        "if near { attention::<2, mask = sliding_window(3)>(x) } else { attention::<2, mask = causal>(x) }",
+    );
+    assert_eq!(chosen, written);
 }

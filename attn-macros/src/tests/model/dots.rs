@@ -202,7 +202,7 @@ fn a_tied_attention_is_the_same_in_all_that_is_written() {
             "attention"
         };
         let expected =
-            format!("the loop is tied to another one, where `{layer}` has {known}, found {found}");
+            format!("the layers run a second time, where `{layer}` has {known}, found {found}");
         assert_eq!(errors, [(layer.to_owned(), expected)], "{second}");
         assert_eq!(errors_of(&two_loops(&first, &first)), [], "{first}");
     }

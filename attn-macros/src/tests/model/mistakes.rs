@@ -105,6 +105,7 @@ mistakes! {
     a_choice_by_what_rustc_knows: "if { LAYERS } > 2 { x } else { gelu(x) }", "if",
         "the macro does not know the value of this condition, which decides what code there is";
     an_unknown_switch: "if pre_norm { x } else { gelu(x) }", "pre_norm", "`M` has no switch `pre_norm`";
+    a_key_by_an_unknown_switch: "linear::<d, bias = if with { true } else { false }>(x)", "with", "`M` has no switch `with`";
     a_size_as_a_switch: "if d { x } else { gelu(x) }", "d", "expected a comparison or a switch, found `d`, which is the size 8";
     a_value_of_a_choice_of_statements: "if d > 2 { let y = gelu(x); y } else { x } x", "if", "an `if` before the last line has no value: it changes variables";
     a_variable_of_a_branch: "if d > 2 { let _y = gelu(x); } y", "y", "there is no variable `y`";

@@ -145,6 +145,16 @@ mistakes! {
     other_names_of_nothing: "z as [batch, seq, d]", "z", "there is no variable `z`";
 }
 
+#[test]
+fn an_axis_has_the_name_that_a_block_gives_it() {
+    let found = errors_of(
+        "struct M<d = 8>;
+        fn forward(x: [batch, seq, d]) -> [seq, batch] { products(x, x) }
+        block products(a: [rows, cols, n], b: [rows, cols, n]) -> [cols, rows] { einsum::<[cols, rows]>(a, b) }",
+    );
+    assert!(found.is_empty(), "{found:?}");
+}
+
 /// The help says what to write.
 #[test]
 fn the_help_is_in_the_words_of_the_declaration() {

@@ -189,6 +189,17 @@ fn operations_of_a_rule_equal_those_of_torch() {
         of_one(rule().interleaved(1), &[4, 2]).1,
         [0, 1, 4, 5, 2, 3, 6, 7]
     );
+    // torch.arange(12).view(2, 3, 2).mT
+    let each = || rule().each_expert();
+    assert_eq!(
+        of_one(each().transposed(), &[2, 2, 3]),
+        (vec![2, 3, 2], vec![0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11])
+    );
+    // torch.arange(8).view(2, 2, 2).mT.reshape(2, 4)
+    assert_eq!(
+        of_one(each().interleaved(1), &[2, 4]).1,
+        [0, 2, 1, 3, 4, 6, 5, 7]
+    );
     // A tensor of one number.
     assert_eq!(of_one(rule().squeezed(0), &[]), (vec![1], vec![0]));
 }

@@ -1,3 +1,8 @@
+#[cfg(feature = "tokenizers")]
+mod chat;
+#[cfg(feature = "tokenizers")]
+mod families;
+
 use super::*;
 
 /// Characters of UTF-8's four lengths.
@@ -75,6 +80,44 @@ fn unknown_tokens_are_refused() {
         decoder.push(0xbc).unwrap(),
         "ü",
         "it is as if it had not come"
+    );
+}
+
+#[test]
+fn characters_and_bytes_have_pairs_and_no_special_tokens() {
+    let pair = Vocabulary::bytes().encode_pair("ab", "c").unwrap();
+    assert_eq!(pair.tokens, [97, 98, 99]);
+    assert_eq!(pair.segments, [0, 0, 1]);
+    let vocabulary = Vocabulary::characters("abc").unwrap();
+    assert!(!vocabulary.is_special(0));
+    assert_eq!(vocabulary.token("b"), Some(1));
+    assert_eq!(vocabulary.token("bc"), None);
+    assert_eq!(vocabulary.token("d"), None);
+    assert_eq!(
+        vocabulary.decode_without_special_tokens(&[2, 0]).unwrap(),
+        "ca"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = error(Vocabulary::open(folder.path()));
+    assert!(
+        none.contains("tokenizer.json") && none.contains("No such file"),
+        "{none}"
+    );
+    let path = folder.path().join("letters.json");
+    std::fs::write(&path, r#""abc""#).unwrap();
+    assert_eq!(
+        Vocabulary::open(&path),
+        Ok(Vocabulary::characters("cab").unwrap())
+    );
+    std::fs::write(&path, "[]").unwrap();
+    let other = error(Vocabulary::open(&path));
+    assert!(
+        other.contains("letters.json") && other.contains("neither"),
+        "{other}"
     );
 }
 
@@ -215,11 +258,21 @@ mod byte_pairs {
         assert_eq!(read.bytes_of(257).unwrap(), b"<end of text>");
         assert_eq!(read.encode("a<end of text>").unwrap().last(), Some(&257));
 
-        json["model"]["vocab"]["at"] = serde_json::json!(300);
-        let gap = serde_json::from_value::<Vocabulary>(json).unwrap_err();
+        // Numbers up to 300 that no piece has are tokens without a text.
+        let first = vocabulary.bytes_of(256).unwrap();
+        let first = String::from_utf8(first).unwrap();
+        json["model"]["vocab"][first.replace(' ', "Ġ")] = serde_json::json!(300);
+        let gap: Vocabulary = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(gap.len(), 301);
+        assert_eq!(gap.decode(&[256, 300, 299]).unwrap(), first);
+        assert_eq!(gap.bytes_of(256).unwrap(), b"");
+        assert!(gap.decode(&[301]).is_err());
+
+        json["model"]["vocab"]["Ġ"] = serde_json::json!(u32::MAX);
+        let far = serde_json::from_value::<Vocabulary>(json).unwrap_err();
         assert_eq!(
-            gap.to_string(),
-            "not a vocabulary: of 258 pieces, number 256 is missing"
+            far.to_string(),
+            "not a vocabulary: of 258 pieces, one has the number 4294967295: most numbers up to it have no piece"
         );
     }
 
