@@ -2,6 +2,7 @@
 
 use std::{error::Error as _, fmt, time::SystemTime};
 
+use chrono::{DateTime, Local, Utc, format::StrftimeItems};
 use minijinja::{
     Environment, Error, ErrorKind, Value,
     syntax::SyntaxConfig,
@@ -9,7 +10,7 @@ use minijinja::{
 };
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::{ChatError, TEMPLATE, date, json};
+use super::{ChatError, TEMPLATE, json};
 
 /// An environment with this template.
 pub(super) fn environment(source: &str) -> Result<Environment<'static>, Error> {
@@ -28,10 +29,21 @@ pub(super) fn environment(source: &str) -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// The time that templates write: this one, or that of the call.
+/// The time that templates write: this one in UTC, or the local one of the call.
 pub(super) fn set_time(environment: &mut Environment<'static>, time: Option<SystemTime>) {
     environment.add_function("strftime_now", move |format: &str| {
-        date::format(format, time.unwrap_or_else(SystemTime::now))
+        let items = StrftimeItems::new(format).parse();
+        let items = items.map_err(|_| {
+            let reason = format!("`strftime_now` does not know the format `{format}`");
+            Error::new(ErrorKind::InvalidOperation, reason)
+        })?;
+        let items = items.iter();
+        Ok(match time {
+            Some(time) => DateTime::<Utc>::from(time)
+                .format_with_items(items)
+                .to_string(),
+            None => Local::now().format_with_items(items).to_string(),
+        })
     });
 }
 
