@@ -90,10 +90,13 @@ impl Lowering<'_> {
         let at = first(&draft.rank);
         self.at_least_one(&rank, at, messages::zero_size("rank"));
         let alpha = match &draft.alpha {
-            Some(tokens) => self.number(tokens)?,
+            Some(tokens) => {
+                let alpha = self.number(tokens)?;
+                self.is_positive(&alpha, messages::ALPHA_NOT_POSITIVE);
+                alpha
+            }
             None => rank.to_real(),
         };
-        self.is_positive(&alpha, messages::ALPHA_NOT_POSITIVE);
         let dropout = match &draft.dropout {
             Some(tokens) => {
                 let p = self.number(tokens)?;
