@@ -324,7 +324,7 @@ pub mod generate {
 
     pub use attn_core::{
         generate::{
-            Acceptance, Beam, BeamSearch, Choice, Choices, GenerateError, Generated,
+            Acceptance, Beam, BeamSearch, CacheMemory, Choice, Choices, GenerateError, Generated,
             GeneratedBatch, Sampler, Sampling, SamplingError, Session, SessionError, Sessions,
             Speculative, Unconstrained,
         },
@@ -426,8 +426,8 @@ pub mod __private {
         },
         generate::{
             Cache, Capacity, ContextCache, ContextState, Decode, DecodeState, DecodeWithContext,
-            KeyRows, ModelDecoder, NewTokens, Recent, SequenceState, Session, Sessions,
-            StateOfScan, no_session,
+            KeyRows, ModelDecoder, NewTokens, Recent, SequenceState, SequenceStates, Session,
+            Sessions, StateOfScan, no_session,
         },
         init,
         kernel::{

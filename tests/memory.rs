@@ -64,6 +64,15 @@ model! {
 }
 
 model! {
+    struct Endless<vocab = 64, d_model = 128>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let x = embedding::<vocab, d_model>(tokens);
+        linear::<vocab>(x + attention::<heads = 4, mask = causal, position = rope>(layer_norm(x)))
+    }
+}
+
+model! {
     /// All of its arrays have one size, so that free memory always fits; the statistics of norms are small.
     struct Even<vocab = 50, d_model = 256>;
 
@@ -522,6 +531,35 @@ fn tokens_of_a_session_allocate_nothing() {
             assert_eq!(asked, 0, "with {threads} threads");
         });
     }
+}
+
+/// Keys and values are shared: of a session that has read many tokens a fork takes no more than of one that has read few, and its first token
+/// copies a page of each cache.
+#[test]
+fn a_fork_of_a_session_takes_less_than_a_page_for_any_number_of_tokens() {
+    let _alone = alone();
+    let model = Cpu::default().build_module::<Endless, f32>();
+    // The tokens of a page, and keys and values of 128 numbers.
+    let page = 512 * 128 * size_of::<f32>();
+    let prompt: Vec<usize> = (0..4000).map(|i| i % 64).collect();
+    let taken = [10, 600, 4000].map(|len| {
+        let mut session = model.session(5000).expect("there is memory");
+        session.prefill(&prompt[..len]).expect("there is room");
+        let before = NOW.load(Relaxed);
+        let mut fork = session.fork();
+        let forked = NOW.load(Relaxed) - before;
+        fork.step(1).expect("there is room");
+        let written = NOW.load(Relaxed) - before;
+        assert!(forked < page / 20, "{forked} bytes after {len} tokens");
+        // A list of new tokens, and counters.
+        assert!(
+            written < 2 * page + 8000,
+            "{written} bytes after {len} tokens"
+        );
+        assert!(written > 2 * page, "{written} bytes after {len} tokens");
+        written
+    });
+    assert!(taken[2] - taken[0] < 1000, "{taken:?}");
 }
 
 /// Asserts that tokens of sessions with a memory allocate nothing.

@@ -11,7 +11,7 @@ model! {
     pub struct Bart<vocab = 50265, d_model = 768, heads = 12, hidden = 3072, layers = 6, max_len = 1024>;
 
     fn forward(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        bart::<vocab, d_model, heads, hidden, layers, max_len>(source, keep, tokens)
+        bart::<..>(source, keep, tokens)
     }
 
     fn loss(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {

@@ -14,9 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gemma2::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, cap, final_cap, theta, epsilon,
-        >(tokens)
+        gemma2::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -30,8 +28,8 @@ model! {
     ) -> [batch, seq, vocab] {
         let mut x = sqrt(d_model) * embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         repeat { layers / 2 } {
-            x = layer::<true, heads, kv_heads, head_dim, hidden, window, scale, cap, theta, epsilon, name = local>(x);
-            x = layer::<false, heads, kv_heads, head_dim, hidden, window, scale, cap, theta, epsilon, name = global>(x);
+            x = layer::<true, .., name = local>(x);
+            x = layer::<false, .., name = global>(x);
         }
         let logits = linear::<tied = embedding>(rms_norm::<epsilon = epsilon, gain = one_plus>(x));
         final_cap * tanh(logits / final_cap)

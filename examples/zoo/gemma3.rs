@@ -14,9 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gemma3::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, theta, local_theta,
-        >(tokens)
+        gemma3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -29,10 +27,10 @@ model! {
     ) -> [batch, seq, vocab] {
         let mut x = sqrt(d_model) * embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         repeat { layers / 6 } {
-            repeat 5, name = local { x = layer::<true, heads, kv_heads, head_dim, hidden, window, scale, local_theta>(x); }
-            x = layer::<false, heads, kv_heads, head_dim, hidden, window, scale, theta, name = global>(x);
+            repeat 5, name = local { x = layer::<true, theta = local_theta, ..>(x); }
+            x = layer::<false, .., name = global>(x);
         }
-        repeat { layers % 6 }, name = rest { x = layer::<true, heads, kv_heads, head_dim, hidden, window, scale, local_theta>(x); }
+        repeat { layers % 6 }, name = rest { x = layer::<true, theta = local_theta, ..>(x); }
         linear::<tied = embedding>(rms_norm::<gain = one_plus>(x))
     }
 

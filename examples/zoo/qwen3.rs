@@ -14,7 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen3::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, tied>(tokens)
+        qwen3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -39,25 +39,14 @@ model! {
 
 /// The values of its `config.json`.
 pub fn config() -> Config {
-    Config::new("qwen3")
-        .constants([
-            ("vocab_size", "vocab"),
-            ("hidden_size", "d_model"),
-            ("num_attention_heads", "heads"),
-            ("num_key_value_heads", "kv_heads"),
-            ("head_dim", "head_dim"),
-            ("intermediate_size", "hidden"),
-            ("num_hidden_layers", "layers"),
-            ("tie_word_embeddings", "tied"),
-            ("rope_parameters.rope_theta", "theta"),
-        ])
+    Config::llama("qwen3")
+        .constants([("head_dim", "head_dim"), ("tie_word_embeddings", "tied")])
         .value("rope_parameters.rope_type", "default")
         // The norms of queries and keys have this epsilon.
         .value("rms_norm_eps", 1e-6)
-        .value("hidden_act", "silu")
-        .value("attention_bias", false)
         .value("use_sliding_window", false)
-        .optional(["attention_bias", "use_sliding_window"])
+        .or("num_key_value_heads", 32)
+        .or("head_dim", 128)
 }
 
 /// Its files.

@@ -11,7 +11,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen3_moe::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, theta>(tokens)
+        qwen3_moe::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -27,7 +27,7 @@ model! {
             x += attention::<
                 heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), qk_norm = rms, bias = false,
             >(rms_norm(x));
-            x += moe::<experts, chosen, hidden>(rms_norm(x));
+            x += moe::<..>(rms_norm(x));
         }
         linear::<vocab, bias = false>(rms_norm(x))
     }

@@ -13,7 +13,7 @@ model! {
     >;
 
     fn forward(mel: [batch, mels, frames], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        whisper::<vocab, places, d_model, heads, hidden, layers, max_len>(mel, tokens)
+        whisper::<..>(mel, tokens)
     }
 
     fn loss(mel: [batch, mels, frames], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {

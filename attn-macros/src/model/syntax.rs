@@ -564,6 +564,11 @@ pub(crate) fn is_leading(axis: &TokenStream) -> bool {
 }
 
 impl Argument {
+    /// Whether it is `..`: the keys that are not given have the constants of their names.
+    pub(crate) fn is_rest(&self) -> bool {
+        self.key.is_none() && is_leading(&self.value)
+    }
+
     /// Its first token.
     pub(crate) fn span(&self) -> Span {
         let value = || first(&self.value);

@@ -37,7 +37,7 @@ model! {
     struct Gpt2<vocab = 61, d_model = 24, heads = 4, layers = 2, max_len = 32, epsilon = 1e-3>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gpt2::<vocab, d_model, heads, layers, { 4 * d_model }, max_len, epsilon>(tokens)
+        gpt2::<hidden = { 4 * d_model }, ..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -56,9 +56,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        llama::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, factor, low, high, original_max_len, epsilon, tied,
-        >(tokens)
+        llama::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -77,9 +75,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        llama::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, factor, low, high, original_max_len, epsilon, tied,
-        >(tokens)
+        llama::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -97,7 +93,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        smollm::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon>(tokens)
+        smollm::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -115,7 +111,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        mistral::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, theta, epsilon>(tokens)
+        mistral::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -133,7 +129,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen2::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon, tied>(tokens)
+        qwen2::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -151,7 +147,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen3::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, tied>(tokens)
+        qwen3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -170,7 +166,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gemma2::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, cap, final_cap, theta, epsilon>(tokens)
+        gemma2::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -189,7 +185,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gemma3::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, theta, local_theta>(tokens)
+        gemma3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -207,7 +203,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        phi3::<vocab, d_model, heads, kv_heads, hidden, layers, window, theta, epsilon>(tokens)
+        phi3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -223,7 +219,7 @@ model! {
     struct GptNeoX<vocab = 61, d_model = 32, heads = 4, hidden = 40, layers = 2, rotary_pct = 0.5, theta = 1000.0, epsilon = 1e-3>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gpt_neox::<vocab, d_model, heads, hidden, layers, { (rotary_pct * (d_model / heads) as f64) as usize }, theta, epsilon>(tokens)
+        gpt_neox::<rotary = { (rotary_pct * (d_model / heads) as f64) as usize }, ..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -239,7 +235,7 @@ model! {
     struct Opt<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 32>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        opt::<vocab, d_model, heads, hidden, layers, max_len>(tokens)
+        opt::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -258,7 +254,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        mixtral::<vocab, d_model, heads, kv_heads, hidden, layers, experts, chosen, theta, epsilon>(tokens)
+        mixtral::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -277,7 +273,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen3_moe::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, theta>(tokens)
+        qwen3_moe::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -296,9 +292,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gpt_oss::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, window, limit, theta, factor, original_max_len, epsilon,
-        >(tokens)
+        gpt_oss::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -318,18 +312,11 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        deepseek_v2::<
-            vocab, d_model, heads, q_rank, rank, rot, nope, value, dense, layers, hidden, experts, groups, best_groups, chosen, expert_hidden,
-            shared, routed_scale, theta, factor, original_max_len, mscale,
-        >(tokens)
+        deepseek_v2::<..>(tokens)
     }
 
     fn decode(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        deepseek_v2::<
-            vocab, d_model, heads, q_rank, rank, rot, nope, value, dense, layers, hidden, experts, groups, best_groups, chosen, expert_hidden,
-            shared, routed_scale, theta, factor, original_max_len, mscale, true,
-            tied = deepseek_v2,
-        >(tokens)
+        deepseek_v2::<absorbed = true, .., tied = deepseek_v2>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {

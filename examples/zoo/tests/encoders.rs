@@ -20,7 +20,7 @@ model! {
     fn forward(tokens: ids[batch, seq], segments: ids[batch, seq], keep: bool[batch, seq])
         -> { logits: [batch, seq, vocab], follows: [batch, 2] }
     {
-        let { logits, follows } = bert::<vocab, d_model, heads, hidden, layers, max_len, types, epsilon>(tokens, segments, keep);
+        let { logits, follows } = bert::<..>(tokens, segments, keep);
         { logits, follows }
     }
 
@@ -82,7 +82,7 @@ model! {
     struct Roberta<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 16, types = 1, epsilon = 1e-3>;
 
     fn forward(tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, vocab] {
-        roberta::<vocab, d_model, heads, hidden, layers, max_len, types, epsilon>(tokens, keep)
+        roberta::<..>(tokens, keep)
     }
 
     fn loss(tokens: ids[batch, seq], keep: bool[batch, seq], labels: ids[batch, seq]) -> [] {
@@ -98,7 +98,7 @@ model! {
     struct DistilBert<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 16>;
 
     fn forward(tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, vocab] {
-        distilbert::<vocab, d_model, heads, hidden, layers, max_len>(tokens, keep)
+        distilbert::<..>(tokens, keep)
     }
 
     fn loss(tokens: ids[batch, seq], keep: bool[batch, seq], labels: ids[batch, seq]) -> [] {
@@ -116,7 +116,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, vocab] {
-        modernbert::<vocab, d_model, heads, hidden, layers, window, theta, local_theta, epsilon>(tokens, keep)
+        modernbert::<..>(tokens, keep)
     }
 
     fn loss(tokens: ids[batch, seq], keep: bool[batch, seq], labels: ids[batch, seq]) -> [] {

@@ -53,7 +53,7 @@ model! {
     >;
 
     fn forward(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        t5::<vocab, d_model, heads, head_dim, hidden, layers, buckets, max_distance, epsilon>(source, keep, tokens)
+        t5::<..>(source, keep, tokens)
     }
 
     fn loss(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -69,7 +69,7 @@ model! {
     struct Bart<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 32>;
 
     fn forward(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        bart::<vocab, d_model, heads, hidden, layers, max_len>(source, keep, tokens)
+        bart::<..>(source, keep, tokens)
     }
 
     fn loss(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -87,7 +87,7 @@ model! {
     >;
 
     fn forward(mel: [batch, mels, frames], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        whisper::<vocab, places, d_model, heads, hidden, layers, max_len>(mel, tokens)
+        whisper::<..>(mel, tokens)
     }
 
     fn loss(mel: [batch, mels, frames], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
