@@ -5,6 +5,7 @@ pub(crate) mod body;
 mod claims;
 pub(crate) mod grid;
 pub(crate) mod model;
+pub(crate) mod onnx;
 
 pub(crate) use claims::*;
 

@@ -12,6 +12,7 @@ use crate::emit::expr::{emit_elementwise, loop_values, slope_values};
 use crate::emit::tracked_code;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
+use crate::onnx::{OnnxNode, Term};
 use crate::score::loops::{self, Derivative, Known, Loop, Match, Slope};
 use crate::score::{Binary, Expr, Unary};
 use crate::spec::Real;
@@ -295,6 +296,11 @@ impl ModelOp for Elementwise {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let operands = of.operands();
+        Ok(of.elements(&self.expr, &operands))
     }
 }
 

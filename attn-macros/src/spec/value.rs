@@ -141,6 +141,14 @@ impl Size {
         Size::derive(value, tokens, format!("{} / {}", a.factor(), b.factor()))
     }
 
+    /// `self / other`, of which `other` is a divisor.
+    pub(crate) fn in_groups(&self, other: &Size) -> Size {
+        let (a, b) = (self, other);
+        let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_div(b));
+        let text = format!("{} / {}", a.factor(), b.factor());
+        Size::derive(value, quote!(((#a) / (#b))), text)
+    }
+
     /// The largest power of two that is at most `self`.
     pub(crate) fn power_of_two_below(&self) -> Size {
         let value = self.value.map(|value| 1 << value.max(1).ilog2());

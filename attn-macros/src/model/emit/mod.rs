@@ -9,6 +9,7 @@ mod input;
 mod inside;
 mod item;
 mod missing;
+mod onnx;
 mod opaque;
 mod output;
 pub(crate) mod picture;
@@ -96,6 +97,7 @@ pub(crate) fn model(
         missing::emit(cx),
         opaque::emit_checks(cx),
         trainer::emit_method(cx),
+        onnx::emit(cx),
     ];
     let constants = model
         .constants
@@ -148,6 +150,7 @@ fn emit_function(cx: &Emitter<'_>, plans: &[MemoryPlan<'_>]) -> TokenStream {
         session::emit(cx),
         facts::emit_function(cx),
         trainer::emit_loss(cx),
+        onnx::emit(cx),
     ];
     quote!(const _: () = { #(#parts)* };)
 }

@@ -9,8 +9,9 @@ use crate::emit::tracked_code;
 use crate::emit::{ComposedNode, ExecMode, LayerFrame, LayerNode, ParameterGradient};
 use crate::model::graph::ValueId;
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call};
 use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
-use crate::spec::{GainKind, Rotary, Size};
+use crate::spec::{GainKind, Real, Rotary, Size};
 
 /// The transform of vectors before they are used: bias, then norm, then rotation.
 #[derive(Clone, Default, Debug)]
@@ -85,6 +86,9 @@ impl HeadTransform {
     }
 }
 
+/// What the norms of queries and keys add, as `attn-core/src/composed/norm.rs` has it.
+const EPSILON: f64 = 1e-6;
+
 /// A transform whose result stands in memory. As built it is a norm or a rotation.
 pub(crate) struct TransformHeads {
     pub(crate) heads: Size,
@@ -115,6 +119,30 @@ impl LayerOp for TransformHeads {
 
     fn products(&self, _: &[&Type], _: &Type) -> Vec<Vec<Axis>> {
         Vec::new()
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let x = of.operand(0);
+        let epsilon = Real::known(EPSILON);
+        let axes = &of.operand_type(0).axes;
+        if let Some(rotary) = &self.how.rope {
+            let positions = of.positions(&axes[2], rotary.position_ids, self.how.of_keys);
+            return match &axes[3] {
+                Axis::Size(width) => of.rotate(x, rotary, width, positions),
+                Axis::Symbol(_) => Ok(x),
+            };
+        }
+        let Some(Norm::Rms(gain, field)) = self.how.norm else {
+            let epsilon = of.number(&epsilon);
+            let squares = x.clone().times(x.clone()).reduce("ReduceSum", -1, true);
+            return Ok(x.over(call("Sqrt", [squares.plus(epsilon)])));
+        };
+        let normed = of.divided_by_rms(x, &epsilon);
+        Ok(match gain {
+            GainKind::One => normed,
+            GainKind::Factor => normed.times(of.parameter(field)),
+            GainKind::OnePlus => normed.times(of.parameter(field).plus(Term::number(1.0))),
+        })
     }
 }
 
