@@ -130,7 +130,7 @@ model! {
             fn mask(b, q_idx, kv_idx) { place[b, kv_idx] != 1 || q_idx == kv_idx }
             fn score(score, b, h, q_idx, kv_idx) {
                 let far = min(abs(q_idx - kv_idx), 6);
-                let near = if q_idx > 0 && far % 2 == 1 { tanh(score * weight[b, q_idx - 1]) } else { score / 2.0 };
+                let near = if q_idx > 0 && far % 2 == 1 { tanh(score * weight[b, max(q_idx - 1, 0)]) } else { score / 2.0 };
                 near + distance[far, h] + 0.1 * (far as f32)
             }
         };

@@ -6,7 +6,7 @@ use std::{
     fmt::Debug,
     fs,
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{
         Mutex, PoisonError,
@@ -153,7 +153,7 @@ impl Calls {
 
 /// What the runtime says of a file, or `ok` if there is none.
 #[track_caller]
-fn ask(model: &PathBuf, calls: &PathBuf) -> String {
+fn ask(model: &Path, calls: &Path) -> String {
     static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
     let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = runtime.get_or_insert_with(Runtime::start);
@@ -188,7 +188,7 @@ impl Runtime {
             eprintln!("NOT CHECKED: {message}");
             return Runtime(None);
         }
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/onnx.py");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/run_onnx.py");
         let mut command = Command::new(python);
         let process = command.arg(script).stdin(Stdio::piped());
         Runtime(Some(process.stdout(Stdio::piped()).spawn().unwrap()))

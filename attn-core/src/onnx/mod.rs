@@ -79,6 +79,7 @@ use crate::{Element, disk};
 use graph::{Graph, fields};
 use proto::{DataType, Message};
 
+#[doc(hidden)]
 pub use program::Program;
 
 /// A model that cannot be written as ONNX.
@@ -161,6 +162,7 @@ const VERSIONS: [i64; 2] = [8, 18];
 ///
 /// # Errors
 /// [`OnnxError`]. The file at `path` does not change then.
+#[doc(hidden)]
 pub fn export<M, E, D>(model: &M, program: Program<'_>, path: &Path) -> Result<(), OnnxError>
 where
     M: TensorCollection<E, D>,

@@ -78,10 +78,14 @@ impl<'m> OnnxNode<'_, 'm> {
             let mut data = layer.data.iter();
             let (_, ids) = data.find(|(data, _)| matches!(data, CallData::PositionIds))?;
             let ids = if of_keys { ids.last() } else { ids.first() };
-            ids.map(|ids| ids.term.clone())
+            // Without a batch axis they are the same for all sequences.
+            ids.map(|ids| match ids.axes {
+                1 => ids.term.clone().unsqueeze(&[1]),
+                _ => ids.term.clone().unsqueeze(&[1, 3]),
+            })
         });
         match given {
-            Some(ids) => ids.unsqueeze(&[1, 3]),
+            Some(positions) => positions,
             None => self.indices(len).unsqueeze(&[1]),
         }
     }

@@ -14,7 +14,9 @@ macro_rules! compare {
             let (config, map) = (zoo::$family::config(), zoo::$family::weights($($argument),*));
             let run = Run::of(stringify!($name));
             let mut model: $model = run.load(&config, &map);
-            run.assert_same("logits", &model.forward(run.ids("tokens")).as_vec());
+            let logits = model.forward(run.ids("tokens"));
+            run.assert_same("logits", &logits.as_vec());
+            run.assert_exported(&[&run.ids("tokens")], &logits, |path| model.export_onnx(path));
 
             let inputs = (run.ids("tokens").traced(model.alloc_grads()), run.ids("targets"));
             let loss = model.loss_mut(inputs);

@@ -26,7 +26,9 @@ fn vit() {
     let mut model: Vit = run.load(&config, &map);
     let shape = (2, Const::<3>, Const::<8>, Const::<8>);
     let image = Cpu::default().tensor_from_vec(run.floats("image"), shape);
-    run.assert_same("logits", &model.forward(image.clone()).as_vec());
+    let logits = model.forward(image.clone());
+    run.assert_same("logits", &logits.as_vec());
+    run.assert_exported(&[&image], &logits, |path| model.export_onnx(path));
 
     let targets = Cpu::default().tensor_from_vec(run.list("targets"), (2,));
     let loss = model.loss_mut((image.traced(model.alloc_grads()), targets));

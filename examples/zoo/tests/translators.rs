@@ -2,6 +2,7 @@
 
 use crate::Run;
 use attn::{dfdx::prelude::*, generate::Sampling, model};
+use support::onnx::Numbers;
 
 /// A test of the model with this name.
 macro_rules! compare {
@@ -13,6 +14,9 @@ macro_rules! compare {
             let mut model: $model = run.load(&config, &map);
             let logits = model.forward((run.ids("source"), run.marks("keep"), run.ids("tokens")));
             run.assert_same("logits", &logits.as_vec());
+            let inputs: [&dyn Numbers; 3] =
+                [&run.ids("source"), &run.marks("keep"), &run.ids("tokens")];
+            run.assert_exported(&inputs, &logits, |path| model.export_onnx(path));
 
             let source = run.ids("source").traced(model.alloc_grads());
             let loss = model.loss_mut((
