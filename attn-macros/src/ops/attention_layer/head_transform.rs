@@ -1,7 +1,7 @@
 //! Bias, norm and rotation of the vectors of all heads.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 
 use super::{LayerDescription, LayerOp};
 use crate::emit::block::{Footprints, Gradients, Output};
@@ -10,7 +10,7 @@ use crate::emit::{ComposedNode, ExecMode, LayerFrame, LayerNode, ParameterGradie
 use crate::model::graph::ValueId;
 use crate::model::types::{Axis, Type};
 use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
-use crate::spec::{GainKind, Rotary, Size};
+use crate::spec::{GainKind, Real, Rotary, Size};
 
 /// The transform of vectors before they are used: bias, then norm, then rotation.
 #[derive(Clone, Default, Debug)]
@@ -24,11 +24,16 @@ pub(crate) struct HeadTransform {
     pub(crate) of_keys: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Norm {
-    /// With what is learned of the gain in this field.
-    Rms(GainKind, &'static str),
-    L2,
+    Rms {
+        gain: GainKind,
+        /// What is learned of the gain.
+        field: &'static str,
+        epsilon: Real,
+    },
+    /// With its epsilon.
+    L2(Real),
 }
 
 impl HeadTransform {
@@ -57,7 +62,7 @@ impl HeadTransform {
         };
         is_before.then(|| HeadTransform {
             bias: self.bias.or(next.bias),
-            norm: self.norm.or(next.norm),
+            norm: self.norm.clone().or_else(|| next.norm.clone()),
             rope: self.rope.clone().or_else(|| next.rope.clone()),
             of_keys: self.of_keys || next.of_keys,
         })
@@ -78,8 +83,8 @@ impl HeadTransform {
 
     /// The field of the gain, if there is one.
     pub(crate) fn gain(&self) -> Option<&'static str> {
-        match self.norm {
-            Some(Norm::Rms(GainKind::Factor | GainKind::OnePlus, field)) => Some(field),
+        match &self.norm {
+            Some(Norm::Rms { gain, field, .. }) if *gain != GainKind::One => Some(*field),
             _ => None,
         }
     }
@@ -131,13 +136,22 @@ impl Emit<LayerFrame<'_>> for TransformHeads {
                 quote!(p::rope(#x, &#rotary, #positions)?)
             }
             HeadTransform {
-                norm: Some(Norm::Rms(gain, field)),
+                norm:
+                    Some(Norm::Rms {
+                        gain,
+                        field,
+                        epsilon,
+                    }),
                 ..
             } => {
                 let gain = gain.tokens(|| of.weight(field));
-                quote!(p::rms_norm(#x, #gain)?)
+                quote!(p::rms_norm(#x, #gain, (#epsilon) as f64)?)
             }
-            _ => quote!(p::l2_norm(#x)?),
+            HeadTransform {
+                norm: Some(Norm::L2(epsilon)),
+                ..
+            } => quote!(p::l2_norm(#x, (#epsilon) as f64)?),
+            _ => x.to_token_stream(),
         })
     }
 
