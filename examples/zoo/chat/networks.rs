@@ -51,7 +51,7 @@ mod tiny {
         >;
 
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-            smollm::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon>(tokens)
+            smollm::<..>(tokens)
         }
     }
 }

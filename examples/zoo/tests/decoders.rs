@@ -145,7 +145,7 @@ model! {
     use zoo::qwen3::qwen3;
 
     struct Qwen3<
-        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, theta = 1000.0, tied = false,
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, theta = 1000.0, tied = false, epsilon = 1e-3,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
@@ -163,7 +163,7 @@ model! {
     use zoo::gemma2::gemma2;
 
     struct Gemma2<
-        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 4, window = 5, scale = 0.25, cap = 2.0,
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 4, window = 5, scalar = 16, cap = 2.0,
         final_cap = 3.0, theta = 1000.0, epsilon = 1e-3,
     >;
 
@@ -182,8 +182,8 @@ model! {
     use zoo::gemma3::gemma3;
 
     struct Gemma3<
-        vocab = 61, d_model = 16, heads = 4, kv_heads = 2, head_dim = 8, hidden = 24, layers = 8, window = 5, scale = 0.25,
-        theta = 10000.0, local_theta = 100.0,
+        vocab = 61, d_model = 16, heads = 4, kv_heads = 2, head_dim = 8, hidden = 24, layers = 8, window = 5, scalar = 16,
+        theta = 10000.0, local_theta = 100.0, epsilon = 1e-3,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
@@ -271,7 +271,7 @@ model! {
 
     struct Qwen3Moe<
         vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 12, layers = 2, experts = 5, chosen = 2,
-        theta = 1000.0,
+        theta = 1000.0, epsilon = 1e-3,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {

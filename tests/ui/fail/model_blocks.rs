@@ -91,16 +91,12 @@ model! {
     struct Rest<d = 8, hidden = 3>;
     block narrow(x: [.., d], hidden, depth) -> [.., d] { linear::<d>(linear::<hidden>(linear::<depth>(x))) }
     block plain(x: [.., d]) -> [.., d] { x }
-    block inner(x: [.., d], hidden) -> [.., d] { linear::<d>(linear::<hidden>(x)) }
-    // It reads the keys of the block, not the header.
-    block outer(x: [.., d], depth) -> [.., d] { inner::<..>(linear::<d>(linear::<depth>(x))) }
     fn forward(x: [batch, d]) -> [batch, d] {
         let x = narrow::<..>(x);
         let x = narrow::<.., 5>(x);
         let x = narrow::<hidden = 4, depth = 5, ..>(x);
         let x = plain::<..>(x);
-        let x = linear::<..>(x);
-        outer::<2>(x)
+        linear::<..>(x)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Bias, norm and rotation of the vectors of all heads.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 
 use super::{LayerDescription, LayerOp};
 use crate::emit::block::{Footprints, Gradients, Output};
@@ -25,11 +25,16 @@ pub(crate) struct HeadTransform {
     pub(crate) of_keys: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Norm {
-    /// With what is learned of the gain in this field.
-    Rms(GainKind, &'static str),
-    L2,
+    Rms {
+        gain: GainKind,
+        /// What is learned of the gain.
+        field: &'static str,
+        epsilon: Real,
+    },
+    /// With its epsilon.
+    L2(Real),
 }
 
 impl HeadTransform {
@@ -58,7 +63,7 @@ impl HeadTransform {
         };
         is_before.then(|| HeadTransform {
             bias: self.bias.or(next.bias),
-            norm: self.norm.or(next.norm),
+            norm: self.norm.clone().or_else(|| next.norm.clone()),
             rope: self.rope.clone().or_else(|| next.rope.clone()),
             of_keys: self.of_keys || next.of_keys,
         })
@@ -79,8 +84,8 @@ impl HeadTransform {
 
     /// The field of the gain, if there is one.
     pub(crate) fn gain(&self) -> Option<&'static str> {
-        match self.norm {
-            Some(Norm::Rms(GainKind::Factor | GainKind::OnePlus, field)) => Some(field),
+        match &self.norm {
+            Some(Norm::Rms { gain, field, .. }) if *gain != GainKind::One => Some(*field),
             _ => None,
         }
     }
@@ -159,13 +164,22 @@ impl Emit<LayerFrame<'_>> for TransformHeads {
                 quote!(p::rope(#x, &#rotary, #positions)?)
             }
             HeadTransform {
-                norm: Some(Norm::Rms(gain, field)),
+                norm:
+                    Some(Norm::Rms {
+                        gain,
+                        field,
+                        epsilon,
+                    }),
                 ..
             } => {
                 let gain = gain.tokens(|| of.weight(field));
-                quote!(p::rms_norm(#x, #gain)?)
+                quote!(p::rms_norm(#x, #gain, (#epsilon) as f64)?)
             }
-            _ => quote!(p::l2_norm(#x)?),
+            HeadTransform {
+                norm: Some(Norm::L2(epsilon)),
+                ..
+            } => quote!(p::l2_norm(#x, (#epsilon) as f64)?),
+            _ => x.to_token_stream(),
         })
     }
 
