@@ -128,7 +128,6 @@ impl LayerOp for TransformHeads {
 
     fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
         let x = of.operand(0);
-        let epsilon = Real::known(EPSILON);
         let axes = &of.operand_type(0).axes;
         if let Some(rotary) = &self.how.rope {
             let positions = of.positions(&axes[2], rotary.position_ids, self.how.of_keys);
@@ -137,16 +136,27 @@ impl LayerOp for TransformHeads {
                 Axis::Symbol(_) => Ok(x),
             };
         }
-        let Some(Norm::Rms(gain, field)) = self.how.norm else {
-            let epsilon = of.number(&epsilon);
-            let squares = x.clone().times(x.clone()).reduce("ReduceSum", -1, true);
-            return Ok(x.over(call("Sqrt", [squares.plus(epsilon)])));
-        };
-        let normed = of.divided_by_rms(x, &epsilon);
-        Ok(match gain {
-            GainKind::One => normed,
-            GainKind::Factor => normed.times(of.parameter(field)),
-            GainKind::OnePlus => normed.times(of.parameter(field).plus(Term::number(1.0))),
+        Ok(match &self.how.norm {
+            None => x,
+            Some(Norm::L2(epsilon)) => {
+                let epsilon = of.number(epsilon);
+                let squares = x.clone().times(x.clone()).reduce("ReduceSum", -1, true);
+                x.over(call("Sqrt", [squares.plus(epsilon)]))
+            }
+            Some(Norm::Rms {
+                gain,
+                field,
+                epsilon,
+            }) => {
+                let normed = of.divided_by_rms(x, epsilon);
+                match gain {
+                    GainKind::One => normed,
+                    GainKind::Factor => normed.times(of.parameter(field)),
+                    GainKind::OnePlus => {
+                        normed.times(of.parameter(field).plus(Term::number(1.0)))
+                    }
+                }
+            }
         })
     }
 }
