@@ -1,6 +1,6 @@
-//! Lesson 14: an encoder that has learned a language is taught a task. It reads verses of the King James Bible with words covered, and
-//! learns to guess these (Devlin et al. 2019). Then it gets a new head, which tells of a verse what kind of book it is from, and which sees
-//! only few verses with the answer. So it matters what is trained besides the head:
+//! Lesson 14: an encoder that has learned a language is taught a task. It reads passages of the King James Bible with words covered, and
+//! learns to guess these (Devlin et al. 2019). Then it gets a new head, which tells of a passage what kind of book it is from, and which sees
+//! only few passages with the answer. So it matters what is trained besides the head:
 //!
 //! - *frozen*: nothing;
 //! - *LoRA*: low-rank adapters beside the matrices of the encoder, which stay (Hu et al. 2021);
@@ -52,19 +52,20 @@ const RARE: usize = 2;
 
 const VOCAB: usize = 2000;
 const WIDTH: usize = 64;
-const LONGEST: usize = 24;
-const BATCH: usize = 64;
-/// Words of a verse that are covered.
-const GUESSES: usize = 3;
-/// Verses of each kind whose answer is known, and as many that measure what was learned.
+const LONGEST: usize = 40;
+const BATCH: usize = 32;
+/// Words of a passage that are covered.
+const GUESSES: usize = 6;
+/// Passages of each kind whose answer is known, and those that measure what was learned.
 const LABELLED: usize = 100;
 const MEASURED: usize = 150;
 
 mod encoder {
     attn::model! {
-        /// Reads the words of verses. All networks below have it.
+        /// Reads the words of passages. All networks below have it.
         pub(super) block encoder(words: ids[batch, seq], lens: lens[batch], vocab, width, longest) -> [batch, seq, width] {
-            let mut x = embedding::<vocab, width>(words) + learned_position::<longest, width>(words);
+            let mut x = embedding::<vocab, width, init = normal(0.05)>(words);
+            x += learned_position::<longest, width, init = normal(0.05)>(words);
             repeat 2 {
                 x += attention::<heads = 4, mask = padding>(layer_norm(x), padding = lens);
                 x += feed_forward::<{ 4 * width }, activation = gelu>(layer_norm(x));
@@ -93,7 +94,7 @@ model! {
 model! {
     use encoder::encoder;
 
-    /// Tells the kind of a verse.
+    /// Tells the kind of a passage.
     struct Classifier<kinds = { KINDS.len() }>;
 
     fn forward(words: ids[batch, seq], lens: lens[batch]) -> [batch, kinds] {
@@ -150,7 +151,7 @@ fn main() -> Result<()> {
     };
     fs::create_dir_all(&options.out)?;
 
-    // The language, of all verses but those that measure.
+    // The language, of all passages but those that measure.
     println!("{}", Guesser::summary());
     let guesser = learned_language(&texts, 4 * options.steps, &device)?;
     let file = options.out.join("encoder.safetensors");
@@ -214,7 +215,7 @@ where
     Ok((model, report))
 }
 
-/// Verses as tokens.
+/// Passages as tokens.
 struct Texts {
     language: Vec<Vec<usize>>,
     /// With their kinds.
@@ -238,26 +239,25 @@ impl Texts {
             } else {
                 &mut learned
             };
-            let verses = verses.iter().map(|verse| words(verse));
-            to.extend(
-                verses
-                    .filter(|words| words.len() >= 6)
-                    .map(|words| (words, kind)),
-            );
+            let words: Vec<String> = verses.iter().flat_map(|verse| words(verse)).collect();
+            let passages = words
+                .chunks(LONGEST)
+                .filter(|words| words.len() > LONGEST / 2);
+            to.extend(passages.map(|words| (words.to_vec(), kind)));
         }
         let ids = vocabulary(&learned);
-        let [learned, measured] = [learned, measured].map(|mut verses| {
-            verses.shuffle(&mut rng);
-            let verses = verses.into_iter().map(|(words, kind)| {
+        let [learned, measured] = [learned, measured].map(|mut passages| {
+            passages.shuffle(&mut rng);
+            let passages = passages.into_iter().map(|(words, kind)| {
                 let words = words.iter().map(|word| *ids.get(word).unwrap_or(&RARE));
                 (words.collect::<Vec<_>>(), kind)
             });
-            verses.collect::<Vec<_>>()
+            passages.collect::<Vec<_>>()
         });
-        let of_each_kind = |verses: &[(Vec<usize>, usize)], count: usize| {
+        let of_each_kind = |passages: &[(Vec<usize>, usize)], count: usize| {
             let kinds = 0..KINDS.len();
             let some = kinds.flat_map(|wanted| {
-                verses
+                passages
                     .iter()
                     .filter(move |(_, kind)| *kind == wanted)
                     .take(count)
@@ -272,18 +272,17 @@ impl Texts {
     }
 }
 
-/// The first words of a verse, in small letters.
+/// The words of a verse, in small letters.
 fn words(verse: &str) -> Vec<String> {
-    let words = verse
-        .split(|letter: char| !letter.is_alphabetic())
-        .filter(|word| !word.is_empty());
-    words.take(LONGEST).map(str::to_lowercase).collect()
+    let words = verse.split(|letter: char| !letter.is_alphabetic());
+    let words = words.filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
 }
 
 /// The ids of the words that are there most often.
-fn vocabulary(verses: &[(Vec<String>, usize)]) -> HashMap<String, usize> {
+fn vocabulary(passages: &[(Vec<String>, usize)]) -> HashMap<String, usize> {
     let mut counts = HashMap::<&String, usize>::new();
-    for word in verses.iter().flat_map(|(words, _)| words) {
+    for word in passages.iter().flat_map(|(words, _)| words) {
         *counts.entry(word).or_default() += 1;
     }
     let mut words: Vec<_> = counts.into_iter().collect();
@@ -306,16 +305,16 @@ fn learned_language(texts: &Texts, steps: u64, device: &Cpu) -> Result<Guesser<f
         .endless();
     let (mut loss, mut count) = (0.0, 0);
     for (step, batch) in (1..=steps).zip(batches) {
-        let (mut verses, mut places, mut covered) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut passages, mut places, mut covered) = (Vec::new(), Vec::new(), Vec::new());
         for index in batch {
-            let mut verse = texts.language[index].clone();
-            for place in rand::seq::index::sample(&mut rng, verse.len(), GUESSES) {
+            let mut passage = texts.language[index].clone();
+            for place in rand::seq::index::sample(&mut rng, passage.len(), GUESSES) {
                 places.push(place);
-                covered.push(std::mem::replace(&mut verse[place], COVERED));
+                covered.push(std::mem::replace(&mut passage[place], COVERED));
             }
-            verses.push(verse);
+            passages.push(passage);
         }
-        let PaddedBatch { ids, lens } = pad(&verses, ROOM, device)?;
+        let PaddedBatch { ids, lens } = pad(&passages, ROOM, device)?;
         let guesses = |ids| device.tensor_from_vec(ids, (BATCH, Const::<GUESSES>));
         loss += trainer
             .step((ids, lens, guesses(places), guesses(covered)))?
@@ -345,7 +344,7 @@ type Ids = Tensor<(usize, usize), usize, Cpu>;
 type Lens = Tensor<(usize,), usize, Cpu>;
 type Logits = Tensor<(usize, Const<{ KINDS.len() }>), f32, Cpu>;
 
-/// Kinds of verses, learned from the few whose kinds are known.
+/// Kinds of passages, learned from the few whose kinds are known.
 struct Task<'a> {
     texts: &'a Texts,
     steps: u64,
@@ -367,8 +366,8 @@ impl Task<'_> {
             .endless();
         let mut seconds = 0.0;
         for (_, batch) in (0..self.steps).zip(batches) {
-            let verses = batch.iter().map(|index| &texts[*index].0);
-            let PaddedBatch { ids, lens } = pad(verses, ROOM, self.device)?;
+            let passages = batch.iter().map(|index| &texts[*index].0);
+            let PaddedBatch { ids, lens } = pad(passages, ROOM, self.device)?;
             let answers = batch.iter().map(|index| texts[*index].1).collect();
             let answers = self.device.tensor_from_vec(answers, (BATCH,));
             let start = Instant::now();
@@ -394,13 +393,13 @@ impl Task<'_> {
         Ok((model, right))
     }
 
-    /// The kinds of the verses that measure.
+    /// The kinds of the passages that measure.
     fn answers<M>(&self, model: &M) -> Result<Vec<usize>>
     where
         M: Module<(Ids, Lens), Output = Logits>,
     {
-        let verses = self.texts.measured.iter().map(|(verse, _)| verse);
-        let PaddedBatch { ids, lens } = pad(verses, ROOM, self.device)?;
+        let passages = self.texts.measured.iter().map(|(passage, _)| passage);
+        let PaddedBatch { ids, lens } = pad(passages, ROOM, self.device)?;
         let logits = model.forward((ids, lens)).as_vec();
         let likeliest = |row: &[f32]| (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b]));
         let answers = logits.chunks(KINDS.len()).map(likeliest);
