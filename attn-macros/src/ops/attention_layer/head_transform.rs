@@ -91,9 +91,6 @@ impl HeadTransform {
     }
 }
 
-/// What the norms of queries and keys add, as `attn-core/src/composed/norm.rs` has it.
-const EPSILON: f64 = 1e-6;
-
 /// A transform whose result stands in memory. As built it is a norm or a rotation.
 pub(crate) struct TransformHeads {
     pub(crate) heads: Size,
@@ -152,9 +149,7 @@ impl LayerOp for TransformHeads {
                 match gain {
                     GainKind::One => normed,
                     GainKind::Factor => normed.times(of.parameter(field)),
-                    GainKind::OnePlus => {
-                        normed.times(of.parameter(field).plus(Term::number(1.0)))
-                    }
+                    GainKind::OnePlus => normed.times(of.parameter(field).plus(Term::number(1.0))),
                 }
             }
         })
