@@ -303,6 +303,7 @@ impl WeightMap {
             scope_of_adapters: AdapterScope::Adapters(whole),
             fresh: Vec::new(),
             grown: Vec::new(),
+            scalars: false,
             ..map
         }
     }
