@@ -23,7 +23,7 @@ graphs! {
     } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g2 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
             param v1: [7, d] = normal(1.0);
             let v2 = v1[arange::<batch>()];
@@ -89,7 +89,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g7 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1[d = [0, -1, 0, 0, -1]];
@@ -158,7 +158,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g12 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, seq, d] {
             param v1: [7, d] = normal(1.0);
             let v2 = v1[arange::<seq>()];
@@ -290,7 +290,7 @@ graphs! {
     } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], p: floats[seq], b: floats[batch]);
 
     g22 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
             param v1: [7, d] = normal(1.0);
             let v2 = v1[tokens];
@@ -363,7 +363,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g27 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = one_hot::<7>(tokens);
@@ -428,7 +428,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g32 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 2, rows] {
             param v1: [d, rows] = normal(0.5);
             let x_2 = einsum::<[batch, seq, rows]>(x, v1);
@@ -495,7 +495,7 @@ graphs! {
     } (x: floats[batch, seq, 4], b: floats[batch], lens: lens[batch], tokens: ids[batch, seq]);
 
     g37 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [seq, d] {
             let x_2 = attend::<mask = causal, normalizer = sink>(concat(x, tanh(x)), concat(linear::<4>(x), x), x);
             let v1 = cross_entropy::<batch, reduction = none>(x_2, argmax::<batch>(x_2 + b));

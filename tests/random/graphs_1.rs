@@ -97,7 +97,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g47 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
@@ -166,7 +166,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g52 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
             param v1: [rows] = normal(1.0);
             param v2: [d, rows] = normal(0.5);
@@ -238,7 +238,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], last: places[batch]);
 
     g57 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
             let v1 = 0.5 * float(lens);
             let v2 = expand::<[batch, seq, d]>(v1);
@@ -372,7 +372,7 @@ graphs! {
     } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g67 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<2, bias = false>(v1);
@@ -439,7 +439,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g72 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq] {
             let v1 = variance::<seq>(x, lens);
             let x_2 = v1 / (2 + v1 * v1);
@@ -516,7 +516,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g77 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
             let v1 = mean::<[seq]>(x);
             let v2 = logsumexp::<[batch, d]>(x);

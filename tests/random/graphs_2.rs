@@ -27,7 +27,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g82 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
             let v2 = max::<[d]>(v1);
@@ -94,7 +94,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g87 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v1_2 = linear::<5>(v1);
@@ -162,7 +162,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g92 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], keep: bool[batch, seq], m: [rows, d]) -> [batch, seq, d] {
             let v1 = pad::<d, before = 1>(x);
             let v1_2 = attention::<2, score = bilinear>(x, context = v1);
@@ -299,7 +299,7 @@ graphs! {
     } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g102 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, d] {
             let x_2 = min::<[batch, d]>(x);
             param v1: [3, d] = normal(0.7);
@@ -364,7 +364,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep_d: marks[4], z: floats[batch, 3, 4]);
 
     g107 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = embedding::<7, d, name = t_v2>(tokens);
@@ -430,7 +430,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g112 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], turned: ids[seq, batch]) -> [2, seq, batch, d] {
             let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
             let v1_2 = v1[batch = [-1, 0]];
@@ -511,7 +511,7 @@ graphs! {
     } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g117 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, rows] {
             let v1 = linear::<rows, bias = false>(x);
             let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));

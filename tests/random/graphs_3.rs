@@ -95,7 +95,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g127 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = einsum::<[batch, seq]>(v1, v1);
@@ -237,7 +237,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g137 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
             let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
             let v2 = rms_norm::<epsilon = 0.5>(v1);
@@ -298,7 +298,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g142 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [2, batch, seq, d] {
             let v1 = grouped_linear::<rows, 7>(x, argmax::<7>(linear::<7>(x)));
             let x = embedding::<7, d>(tokens);
@@ -357,7 +357,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g147 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);

@@ -31,7 +31,7 @@ graphs! {
     } (x: floats[batch, seq, 4], turned: places[seq, batch]);
 
     g162 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = grouped_linear::<d, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
             let v2 = v1 / (2 + v1 * v1);
@@ -105,7 +105,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g167 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<5>(v1);
@@ -241,7 +241,7 @@ graphs! {
     } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g177 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = attention::<2, mask = causal, position = rope>(x);
             let x_2 = pad::<d, before = 1>(x);
@@ -314,7 +314,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g182 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
             let v1 = one_hot::<7>(argmax::<seq>(x + p));
             let v2 = min::<[d]>(v1);
@@ -384,7 +384,7 @@ graphs! {
     } (x: floats[batch, seq, 4], turned: places[seq, batch], w: floats[batch, seq]);
 
     g187 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = softmax::<d>(2 * v1);
@@ -452,7 +452,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g192 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let x_2 = x * detach(if x < 0.1 { 0.5 } else { -1 });
             let v1 = linear::<5>(x_2);
@@ -518,7 +518,7 @@ graphs! {
     } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g197 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = scatter_add::<[7, d]>(x, tokens);
             let v2 = sigmoid(v1);

@@ -28,7 +28,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g202 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, 2] {
             let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
             let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
@@ -96,7 +96,7 @@ graphs! {
     } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g207 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = relu_squared(v1);
@@ -301,7 +301,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g222 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 3] {
             let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
             let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
@@ -378,7 +378,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g227 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = l2_norm::<d, epsilon = 0.1>(v1);
@@ -507,7 +507,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g237 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = linear::<2, bias = false>(x);
             let v2 = attention::<2, score = additive(3)>(x, context = v1);

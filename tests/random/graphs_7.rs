@@ -28,7 +28,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g282 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
             let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
             let x = tanh(z);
@@ -98,7 +98,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g287 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = conv1d::<seq, d, 3, padding = causal>(v1);
@@ -359,7 +359,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g307 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1 + sinusoidal_position::<d>(v1);

@@ -26,7 +26,7 @@ graphs! {
     } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g322 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 5, 3] {
             let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
             let x = conv_transpose1d::<seq, 3, 3, padding = 1>(v1);
@@ -99,7 +99,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g327 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
@@ -178,7 +178,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g332 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], p: [seq], keep_d: bool[d]) -> [2, batch, seq, d] {
             param v1: [d] = normal(1.0);
             let (v2, _v3) = top_k::<seq, k = 2>(x + p);
@@ -243,7 +243,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep: marks[batch, seq], m: floats[3, 4]);
 
     g337 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
             let v1 = conv1d::<seq, d, 3, padding = causal>(x);
             let (_v2, _v3, v4) = attend::<mask = causal>(v1, linear::<4>(v1), v1);
@@ -308,7 +308,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g342 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
             let v1 = embedding::<7, d, name = t_v1>(tokens);
             let v2 = linear::<tied = t_v1>(x);
@@ -374,7 +374,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g347 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
@@ -442,7 +442,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g352 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 2] {
             let v1 = linear::<2, bias = false>(x);
             let v2 = grouped_linear::<rows, 7, bias = false>(x, tokens);
@@ -514,7 +514,7 @@ graphs! {
     } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g357 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], b: [batch], some: ids[rows]) -> [batch, seq, d] {
             let v1 = x + learned_position::<9, d>(x);
             let x_2 = cross_entropy::<batch, reduction = none>(v1, argmax::<batch>(v1 + b));

@@ -32,7 +32,7 @@ graphs! {
     } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g362 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
             let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
             buffer v2: [d] = |i| 0.3 * i - 0.4;
@@ -93,7 +93,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
 
     g367 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = attention::<2, mask = causal>(v1);
@@ -291,7 +291,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g382 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, 9, batch] {
             let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
             let v2 = concat::<d>(v1, 0.5 * v1);
@@ -361,7 +361,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g387 {
-        struct M<d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [7, d] = normal(1.0);
@@ -426,7 +426,7 @@ graphs! {
     } (tokens: ids[batch, seq]) in a session;
 
     g392 {
-        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 3, dropout = 0.2, on = ["*"])>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], documents: ids[batch, seq]) -> [batch, seq, rows] {
             let v1 = attention::<2, mask = padding>(x, padding = lens);
             let v2 = embedding::<7, d>(tokens);

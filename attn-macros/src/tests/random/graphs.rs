@@ -21,11 +21,6 @@ fn is_session(number: usize) -> bool {
     number % 4 == 3
 }
 
-/// Of every fifth model, linear layers have adapters.
-fn has_adapters(number: usize) -> bool {
-    number % 5 == 2
-}
-
 /// The model with this number, as a case of `graphs!`.
 fn graph(number: usize) -> String {
     let mut writer = Writer::new(number as u64, is_session(number));
@@ -36,7 +31,7 @@ fn graph(number: usize) -> String {
         let (_, write) = writer.numbers.pick(OPERATIONS);
         written += usize::from(write(&mut writer).is_some());
     }
-    writer.finish(&format!("g{number}"), has_adapters(number))
+    writer.finish(&format!("g{number}"))
 }
 
 /// The text of the file with this number.

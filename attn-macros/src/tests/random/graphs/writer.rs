@@ -239,7 +239,7 @@ impl Writer {
     }
 
     /// The case: the model, and its inputs.
-    pub(super) fn finish(mut self, name: &str, has_adapters: bool) -> String {
+    pub(super) fn finish(mut self, name: &str) -> String {
         let (mut result, mut axes) = self.sum();
         let mut kind = "";
         if self.is_session {
@@ -266,12 +266,9 @@ impl Writer {
         // Those that are used.
         let sizes = [("rows", ROWS), ("d", D)].into_iter();
         let sizes = sizes.filter(|(size, _)| has_word(&forward, size));
-        let sizes = sizes.map(|(name, size)| format!("{name} = {size}"));
-        let linear = ["linear::", "attention::", "feed_forward::"];
-        let is_adapted = has_adapters && linear.iter().any(|layer| forward.contains(layer));
-        let lora =
-            is_adapted.then(|| "lora(rank = 1, alpha = 3, dropout = 0.2, on = [\"*\"])".to_owned());
-        let sizes: Vec<_> = sizes.chain(lora).collect();
+        let sizes: Vec<_> = sizes
+            .map(|(name, size)| format!("{name} = {size}"))
+            .collect();
         format!(
             "    {name} {{\n        struct M<{}>;\n        {forward}\n    }} ({}){kind};\n",
             sizes.join(", "),
