@@ -52,7 +52,7 @@ compare!(gpt2: Gpt2, gpt2, "transformer.");
 model! {
     use zoo::llama::llama;
 
-    pub(crate) struct Llama<
+    struct Llama<
         vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, theta = 100.0,
         factor = 4.0, low = 1.0, high = 4.0, original_max_len = 8, epsilon = 1e-3, tied = true,
     >;

@@ -30,6 +30,21 @@ model! {
     }
 }
 
+model! {
+    use zoo::llama::llama;
+
+    struct Merged<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, theta = 100.0,
+        factor = 4.0, low = 1.0, high = 4.0, original_max_len = 8, epsilon = 1e-3, tied = true,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        llama::<
+            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, factor, low, high, original_max_len, epsilon, tied,
+        >(tokens)
+    }
+}
+
 /// The likeliest tokens behind the prompt.
 macro_rules! assert_goes_on {
     ($model:expr, $run:expr) => {
@@ -73,7 +88,7 @@ fn adapters_of_llama() {
         .map(|folder| safetensors::read(&folder.join("adapter_model.safetensors")));
     assert!(found == expected);
 
-    let mut merged: super::decoders::Llama = base.load(&config, &map);
+    let mut merged: Merged = base.load(&config, &map);
     lora::merge(&model, &mut merged).unwrap();
     run.assert_same("logits", &merged.forward(run.ids("tokens")).as_vec());
     assert_goes_on!(merged, run);
