@@ -57,15 +57,15 @@ const BATCH: usize = 32;
 /// Words of a passage that are covered.
 const GUESSES: usize = 6;
 /// Passages of each kind whose answer is known, and those that measure what was learned.
-const LABELLED: usize = 100;
+const LABELLED: usize = 25;
 const MEASURED: usize = 150;
 
 mod encoder {
     attn::model! {
         /// Reads the words of passages. All networks below have it.
         pub(super) block encoder(words: ids[batch, seq], lens: lens[batch], vocab, width, longest) -> [batch, seq, width] {
-            let mut x = embedding::<vocab, width, init = normal(0.05)>(words);
-            x += learned_position::<longest, width, init = normal(0.05)>(words);
+            let mut x = embedding::<vocab, width, init = normal(0.02)>(words);
+            x += learned_position::<longest, width, init = normal(0.02)>(words);
             repeat 2 {
                 x += attention::<heads = 4, mask = padding>(layer_norm(x), padding = lens);
                 x += feed_forward::<{ 4 * width }, activation = gelu>(layer_norm(x));
@@ -129,7 +129,7 @@ model! {
 /// Teaches an encoder a language, and then a task.
 #[derive(Parser)]
 struct Options {
-    /// Steps of each training on the task; there are four times as many on the language
+    /// Steps of each training on the task; there are twelve times as many on the language
     #[arg(long, default_value_t = STEPS)]
     steps: u64,
 
@@ -138,7 +138,7 @@ struct Options {
     out: PathBuf,
 }
 
-const STEPS: u64 = 300;
+const STEPS: u64 = 100;
 
 fn main() -> Result<()> {
     let options = Options::parse();
@@ -153,7 +153,7 @@ fn main() -> Result<()> {
 
     // The language, of all passages but those that measure.
     println!("{}", Guesser::summary());
-    let guesser = learned_language(&texts, 4 * options.steps, &device)?;
+    let guesser = learned_language(&texts, 12 * options.steps, &device)?;
     let file = options.out.join("encoder.safetensors");
     checkpoint::save(&guesser, &file)?;
 
@@ -169,7 +169,7 @@ fn main() -> Result<()> {
     task.learn("frozen", 1e-2, frozen)?;
     let (adapted, _) = with_encoder::<Adapted>(&file, &device)?;
     let adapters = adapted.trainer(adamw).only_adapters();
-    let (tuned, right) = task.learn("LoRA", 5e-3, adapters)?;
+    let (tuned, right) = task.learn("LoRA", 3e-3, adapters)?;
     let (classifier, _) = with_encoder::<Classifier>(&file, &device)?;
     task.learn("full", 1e-3, classifier.trainer(adamw))?;
     let new = device.build_module::<Classifier, f32>();
