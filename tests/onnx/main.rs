@@ -5,6 +5,6 @@
     reason = "a test that unwraps fails where it should"
 )]
 
+mod cases;
 mod networks;
-mod operations;
 mod refused;
