@@ -46,19 +46,20 @@
 //!
 //! # What it has no words for
 //!
-//! Some operations have no counterpart in ONNX, or one that is out of proportion. [`OnnxError::Unsupported`] names the first of them in a
-//! model:
+//! Some operations have no counterpart in ONNX, or one that is out of proportion. [`OnnxError::Unsupported`] names the first one of a model:
 //!
 //! | operation | why, and what to do |
 //! | --- | --- |
-//! | `scan` | a loop over steps: export the step as a function of its own, and loop outside |
-//! | `map by group`, `linear` of groups | rows are sorted by their group at run time: export with dense layers |
-//! | `normalizer = sparsemax`, `entmax15` | thresholds need a sort of all scores of a query: use `softmax` |
-//! | `scaling = dynamic_ntk` of `rope` | frequencies that depend on the length: use `ntk` or `yarn` |
-//! | `scatter_add`, and `gather` with shared axes and several new ones | use `one_hot` with `einsum` |
-//! | buffers, `param` made of a function of places | declare it as a `param` |
+//! | `scan` | a loop with a number of steps that only the call knows: export the step as a function, and loop outside |
+//! | `grouped_linear`, and so mixtures of experts | rows are sorted by their groups when the model runs: compute all groups with `einsum`, and select by `one_hot` |
+//! | `normalizer = sparsemax`, `entmax15` | their threshold needs all scores of a query in order: use `softmax` |
+//! | `rope` with `scaling = dynamic_ntk` | its frequencies depend on the length: use `ntk`, `yarn` or `llama3` |
+//! | `scatter_add` | runtimes differ in sums at equal indices: use `einsum` with the `one_hot` of the indices |
+//! | `x[axis = ids]`, where `ids` have axes of `x` and several others | gather along one after the other |
 //! | losses, such as `cross_entropy` | export a function that returns logits |
-//! | `module` | its operations are unknown: declare them in `model!` |
+//! | `module` | its operations are unknown: write them in `model!` |
+//!
+//! A model costs nothing for being exportable: its graph is one literal in the program, which is read when it is exported.
 
 mod graph;
 mod program;
