@@ -157,7 +157,7 @@ fn forks_of_windows_states_and_values_of_keys_go_on_alone() {
 fn a_fork_that_is_cut_leaves_the_other() {
     let start = session_of!(All);
     let prompt = text(0, 2 * PAGE + 50);
-    let other = text(6, 600);
+    let other = text(6, 260);
     for len in [1, PAGE - 1, PAGE, PAGE + 3, 2 * PAGE + 1] {
         for cuts_fork in [true, false] {
             let mut one = start();

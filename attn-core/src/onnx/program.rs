@@ -217,6 +217,9 @@ impl Reader<'_> {
             return Some(Expr::Ints(self.ints()?));
         }
         let word = self.word();
+        if word.is_empty() {
+            return None;
+        }
         if self.rest.starts_with(['<', '(']) {
             return Some(Expr::Call(self.call(word)?));
         }
