@@ -547,7 +547,8 @@ fn a_key_by_constants_is_that_of_the_branch_that_is_taken() {
 fn keys_that_are_not_given_have_the_constants_of_their_names() {
     let blocks = "block inner(x: [.., n], hidden, n_out) -> [.., n_out] { linear::<n_out>(linear::<hidden>(x)) }
         block outer(x: [.., d], hidden, n_out = 8) -> [.., d] { inner::<7, ..>(x) + inner::<.., name = last>(x) }";
-    let source = model(blocks, "outer::<5>(x)");
+    let statements = "let y = outer::<5>(x); y + linear::<d>(linear::<hidden>(y))";
+    let source = model(blocks, statements);
     // The header has `hidden` too, and the block its own.
     let source = source.replace("<d = 8>", "<d = 8, hidden = 3>");
     let source = source.replace(
