@@ -7,15 +7,15 @@
 //! use attn::{dfdx::prelude::*, model};
 //!
 //! model! {
-//!     struct Gpt<d = 16> {
-//!         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 11] {
-//!             let mut x = embedding::<11, d>(tokens);
-//!             repeat 2 {
-//!                 x += attention::<heads = 2, kv_heads = 1, mask = causal, position = rope>(rms_norm(x));
-//!                 x += feed_forward::<hidden = 24, activation = swiglu>(rms_norm(x));
-//!             }
-//!             linear::<tied = embedding>(x)
+//!     struct Gpt<d = 16>;
+//!
+//!     fn forward(tokens: ids[batch, seq]) -> [batch, seq, 11] {
+//!         let mut x = embedding::<11, d>(tokens);
+//!         repeat 2 {
+//!             x += attention::<heads = 2, kv_heads = 1, mask = causal, position = rope>(rms_norm(x));
+//!             x += feed_forward::<24, activation = swiglu>(rms_norm(x));
 //!         }
+//!         linear::<tied = embedding>(x)
 //!     }
 //! }
 //!
@@ -89,10 +89,10 @@ pub use program::Program;
 /// use attn::{dfdx::prelude::*, model, onnx::OnnxError};
 ///
 /// model! {
-///     struct Sums {
-///         fn forward(x: [batch, seq, 4]) -> [batch, seq, 4] {
-///             attention::<heads = 2, normalizer = sparsemax>(x)
-///         }
+///     struct Sums;
+///
+///     fn forward(x: [batch, seq, 4]) -> [batch, seq, 4] {
+///         attention::<heads = 2, normalizer = sparsemax>(x)
 ///     }
 /// }
 ///
