@@ -1,4 +1,4 @@
-//! What is known of the low-rank adapters of a model without running it.
+//! The low-rank adapters of a model, as constants.
 
 /// The adapters that the header of a model declares: `lora(rank = 8, alpha = 16, on = ["q_proj", "v_proj"], save = ["head"])`.
 ///

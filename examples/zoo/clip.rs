@@ -19,7 +19,7 @@ model! {
         clip::<places = { height / patch * (width / patch) + 1 }, ..>(tokens, image)
     }
 
-    /// Of all images of the batch, a text is that of its own, and an image is that of its own text.
+    /// The symmetric cross entropy: each text must choose its own image among those of the batch, and each image its own text.
     fn loss(tokens: ids[batch, seq], image: [batch, channels, height, width]) -> [] {
         let logits = forward(tokens, image as [others = batch, channels, height, width]);
         let own = arange::<batch>();

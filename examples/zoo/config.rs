@@ -171,7 +171,7 @@ impl Config {
         found.and_then(|(_, value)| value.as_str()).unwrap_or("")
     }
 
-    /// What a file says that no declaration of the network can have, a line each.
+    /// Values of a file that no declaration of the network can have, a line each.
     pub(crate) fn differing_values(&self, file: &Value) -> Vec<String> {
         self.differences(self.values(), file.clone())
     }

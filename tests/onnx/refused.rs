@@ -1,4 +1,4 @@
-//! What cannot be written is refused in words.
+//! Operations without a counterpart in ONNX are refused in words.
 
 use attn::{dfdx::prelude::*, model};
 

@@ -151,7 +151,7 @@ impl Calls {
     }
 }
 
-/// What the runtime says of a file, or `ok` if there is none.
+/// The answer of the runtime for a file: `ok`, or the difference. Without a runtime it is `ok`.
 #[track_caller]
 fn ask(model: &Path, calls: &Path) -> String {
     static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);

@@ -107,7 +107,7 @@ where
     })
 }
 
-/// What `LoraConfig` of PEFT saves, as far as it is said here.
+/// The fields of PEFT's `LoraConfig` that a declaration determines.
 fn config(lora: &Lora, [targets, whole]: [BTreeSet<String>; 2]) -> Value {
     let whole = (!whole.is_empty()).then_some(whole);
     json!({

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    cache::check_memory, memory::CacheMemory, pages::Pages, session::SequenceState,
+    cache::check_memory, decoder::SequenceState, memory::CacheMemory, pages::Pages,
     tokens::NewTokens,
 };
 use crate::{

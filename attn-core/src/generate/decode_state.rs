@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{
     cache::Cache,
+    decoder::SequenceState,
     key_rows::KeyRows,
     memory::CacheMemory,
-    session::SequenceState,
     tokens::{Capacity, NewTokens},
 };
 use crate::{

@@ -46,7 +46,7 @@ impl CacheMemory {
         })
     }
 
-    /// What is still to come.
+    /// The bytes that tokens to come may need.
     pub(super) fn rest(self) -> usize {
         self.capacity.saturating_sub(self.own + self.shared)
     }

@@ -1,8 +1,8 @@
 //! The state of a causal convolution along the tokens in a session: its last inputs.
 
 use super::{
+    decoder::SequenceState,
     memory::CacheMemory,
-    session::SequenceState,
     tokens::{Capacity, NewTokens},
 };
 use crate::{

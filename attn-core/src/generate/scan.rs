@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{memory::CacheMemory, session::SequenceState};
+use super::{decoder::SequenceState, memory::CacheMemory};
 use crate::Element;
 
 /// The value of a state behind the tokens of each sequence.

@@ -38,6 +38,7 @@
 //!   Floats have the type of the weights, ids and lengths are `int64`, and masks `bool`. An input with a default is an input like the others.
 //! - An axis of any length is a `dim_param` with its name in the declaration: one file runs at all sizes.
 //! - The weights are initializers with the names that [`checkpoint::save`](crate::checkpoint::save) gives them. A tied weight is one initializer.
+//! - The epsilon of a norm is the declared one, or the default: a value that a program changed in a struct is not exported.
 //! - It is the model for inference: dropout is left out. `f32` and `f64` have the same graph. (onnxruntime has no `Erf` in `f64`, so a model with
 //!   `gelu` runs there in `f32` alone. The tanh approximation runs in both.)
 //! - Operators are those of version 18 of the standard set, with the intermediate representation 8: onnxruntime from 1.14 on reads it.
@@ -64,19 +65,22 @@
 mod graph;
 mod program;
 mod proto;
-mod weights;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
+    convert::Infallible,
     io,
     path::{Path, PathBuf},
 };
 
-use dfdx::{nn::TensorCollection, tensor_ops::Device};
+use dfdx::nn::TensorCollection;
 
-use crate::{Element, disk};
+use crate::{
+    Backend, Element, disk,
+    train::parameters::{self, Parameter},
+};
 use graph::{Graph, fields};
 use proto::{DataType, Message};
 
@@ -168,7 +172,7 @@ pub fn export<M, E, D>(model: &M, program: Program<'_>, path: &Path) -> Result<(
 where
     M: TensorCollection<E, D>,
     E: Element,
-    D: Device<E>,
+    D: Backend<E>,
 {
     let [head, graph] = encode(model, program)?;
     let bytes = head.as_bytes().len() + graph.as_bytes().len();
@@ -194,7 +198,7 @@ fn encode<M, E, D>(model: &M, program: Program<'_>) -> Result<[Message; 2], Onnx
 where
     M: TensorCollection<E, D>,
     E: Element,
-    D: Device<E>,
+    D: Backend<E>,
 {
     let text = program.text.map_err(|reason| OnnxError::Unsupported {
         model: program.model,
@@ -215,12 +219,14 @@ where
         ..
     } = graph;
     let mut written = 0;
-    weights::for_each(model, |name, shape, bytes| {
-        if weights.contains(name) {
-            let tensor = proto::tensor(name, element, shape, &bytes());
+    let Ok(()) = parameters::for_each(model, |path, parameter| {
+        if weights.contains(&path.name) {
+            let dims = parameter.dims();
+            let tensor = proto::tensor(&path.name, element, &dims, &bytes_of(parameter));
             message.message(fields::INITIALIZER, &tensor);
             written += 1;
         }
+        Ok::<(), Infallible>(())
     });
     if written != weights.len() {
         return Err(malformed());
@@ -233,4 +239,16 @@ where
     head.string(2, "attn").string(3, env!("CARGO_PKG_VERSION"));
     head.message(8, &set).head(7, message.as_bytes().len());
     Ok([head, message])
+}
+
+/// The numbers of a parameter, in little endian.
+fn bytes_of<E: Element, D: Backend<E>>(parameter: &dyn Parameter<E, D>) -> Vec<u8> {
+    let mut numbers = vec![E::ZERO; parameter.dims().iter().product()];
+    // dfdx cannot read an empty tensor.
+    if !numbers.is_empty() {
+        parameter.read(&mut numbers);
+    }
+    let mut bytes = Vec::new();
+    E::write_bytes(&numbers, &mut bytes);
+    bytes
 }

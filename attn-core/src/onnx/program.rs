@@ -33,11 +33,11 @@ pub struct Program<'a> {
     pub rotaries: &'a [Rotary],
     /// The numbers of tensors of constants.
     pub buffers: &'a [&'a [f64]],
-    /// What was proved of masks.
+    /// Proved properties of masks.
     pub proved: &'a [bool],
 }
 
-/// What an operand may be.
+/// An operand.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Expr<'t> {
     None,

@@ -35,7 +35,7 @@ impl Message {
         self
     }
 
-    /// What comes before the bytes of a field.
+    /// The number and the type of a field, in front of its bytes.
     pub(super) fn head(&mut self, field: u64, len: usize) -> &mut Self {
         self.varint(field << 3 | BYTES).varint(len as u64)
     }
@@ -135,7 +135,7 @@ pub(super) fn tensor(name: &str, ty: DataType, shape: &[usize], bytes: &[u8]) ->
 #[derive(Clone, Debug)]
 pub(super) enum Axis<'a> {
     Length(i64),
-    /// Of any length.
+    /// An axis of any length.
     Name(&'a str),
 }
 

@@ -1,4 +1,4 @@
-//! What the parts of an export do. That the files are right is checked by running them, in `tests/onnx`.
+//! The parts of an export. `tests/onnx` runs the files.
 
 use super::program::{Call, Expr, Program, Statement, parse};
 use super::proto::Attribute;

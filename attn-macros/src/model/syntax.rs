@@ -29,7 +29,7 @@ pub(crate) struct LoraDraft {
     pub(crate) rslora: bool,
     /// The names of the layers that get adapters.
     pub(crate) on: Vec<LitStr>,
-    /// Those of the layers that are trained whole.
+    /// The names of the layers that are trained whole.
     pub(crate) save: Vec<LitStr>,
 }
 

@@ -14,7 +14,7 @@ use crate::spec::{Dim, Size};
 /// The type of a float.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Float {
-    /// That of the weights.
+    /// The type of the weights.
     Element,
     Double,
 }
@@ -242,7 +242,7 @@ impl Expressions<'_, '_, '_> {
                 Axis::Size(size) => Term::new(self.of.size(size)),
                 Axis::Symbol(_) => self.of.length(of).squeeze(&[0]),
             };
-            // What is not taken of an `if` may have any index.
+            // The branch of an `if` that is not taken may have any index.
             let end = last.clone().minus(Term::int(1));
             let index = call("Max", [call("Min", [index, end]), Term::int(0)]);
             place = Some(match place {

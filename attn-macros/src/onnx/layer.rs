@@ -8,7 +8,7 @@ use crate::model::types::{Axis, Symbol, Type, ValueKind};
 use crate::ops::Attention;
 use crate::spec::Dim;
 
-/// What the operations of a layer read beside their operands.
+/// The values that the operations of a layer read beside their operands.
 pub(crate) struct LayerScope<'m> {
     /// The path of its parameters.
     path: String,

@@ -19,7 +19,7 @@ pub(crate) struct OnnxNode<'n, 'm> {
     wanted: Vec<bool>,
     /// The values of those that are read.
     beside: Vec<Term>,
-    /// Of an operation of an attention layer.
+    /// The layer, if this is an operation of an attention layer.
     pub(super) layer: Option<&'n LayerScope<'m>>,
 }
 

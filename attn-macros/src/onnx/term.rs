@@ -1,4 +1,4 @@
-//! What is written of a graph: operands and calls, in the notation that `attn-core/src/onnx/program.rs` reads.
+//! Operands and calls of a graph, in the notation that `attn-core/src/onnx/program.rs` reads.
 
 use std::fmt::{self, Display};
 use std::rc::Rc;

@@ -25,7 +25,7 @@ pub(crate) struct Writer<'m> {
     pub(super) tables: Tables,
 }
 
-/// What the text refers to by numbers.
+/// Tables of values that the text refers to by numbers.
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) sizes: Table,
@@ -230,7 +230,7 @@ impl<'m> Writer<'m> {
         format!("{}{saved}", self.prefix(place.module))
     }
 
-    /// What comes before the names of the layers of a module.
+    /// The prefix of the names of the layers of a module.
     fn prefix(&self, id: ModuleId) -> String {
         let model = self.model;
         if let Holder::Field(place) = &model.module(id).holder {

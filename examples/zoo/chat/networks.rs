@@ -56,7 +56,7 @@ mod tiny {
     }
 }
 
-/// What to add to this file.
+/// The lines to add to this file.
 fn other_sizes(family: families::Family, folder: &Folder) -> Result<Session<f32>> {
     let declaration = family.declaration(&folder.config)?;
     bail!(

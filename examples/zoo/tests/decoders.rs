@@ -339,5 +339,5 @@ fn deepseek_v2_has_the_same_logits_in_both_forms() {
     run.assert_same("logits", &model.decode(run.ids("tokens")).as_vec());
 }
 
-/// Of the three layers, each remembers a latent of 10 numbers and a key of 4.
+/// Each of the three layers remembers a latent of 10 numbers and a key of 4.
 const _: () = assert!(DeepseekV2::decode_cache_bytes_per_token() == 3 * (10 + 4) * 4);

@@ -90,7 +90,7 @@ impl Run {
         self.assert_near(name, found, RESULTS, 0.0);
     }
 
-    /// As an ONNX file, it computes the same in another runtime. Mixtures of experts have no such file.
+    /// Exports the network to ONNX and runs it in another runtime. Mixtures of experts have no such file.
     pub(crate) fn assert_exported(
         &self,
         inputs: &[&dyn Numbers],

@@ -94,7 +94,7 @@ fn values_and_gradients_of_inputs_are_those_of_peft() {
     }
 }
 
-/// As in the test of the other network, a step of plain gradient descent.
+/// A step of plain gradient descent, as for the other network.
 #[test]
 fn adapters_and_whole_layers_are_trained_and_nothing_else() {
     let before = saved(&tuned());

@@ -185,7 +185,7 @@ fn layers_that_run_several_times_have_one_adapter() {
     );
 }
 
-/// What is wrong with the files of the network is in one error, and no weight has changed.
+/// One error lists all that is wrong with the files of the network, and no weight has changed.
 #[test]
 fn weights_without_some_of_their_files_or_of_another_network_are_refused() {
     let dev = Cpu::default();

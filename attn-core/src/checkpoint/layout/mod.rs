@@ -116,7 +116,7 @@ use super::write::Metadata;
 use crate::lora::{adapted_layer, is_of};
 use plan::Plan;
 
-/// What stands in front of the names of a network in files of PEFT.
+/// The prefix of the names of a network in files of PEFT.
 pub(super) const PEFT_PREFIX: &str = "base_model.model.";
 
 /// A map between the tensors of a model and those of a file of another library, for both directions.
@@ -137,13 +137,13 @@ pub struct WeightMap {
     metadata: Metadata,
     /// Whether the rules also apply to the numbers that dfdx stores beside the tensors.
     scalars: bool,
-    /// Which of the adapters and other tensors of the model are mapped.
+    /// The tensors of the model that are mapped.
     scope_of_adapters: AdapterScope,
     /// Names in the model of tables that the file may have fewer rows of.
     grown: Vec<String>,
 }
 
-/// What a map is for, in a model with [adapters](crate::Adapted).
+/// The tensors that a map is for, in a model with [adapters](crate::Adapted).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AdapterScope {
     /// All tensors.

@@ -156,7 +156,7 @@ impl<E: Pooled> Rows<'_, E> {
 pub enum KeySource<'a, E> {
     /// In one matrix.
     Heads(Heads<Matrix<'a, E>>),
-    /// Those of one sequence, with the heads side by side, in pages.
+    /// The vectors of one sequence, with the heads side by side, in pages.
     Paged(Paged<'a, E>),
 }
 

@@ -62,7 +62,7 @@ pub(super) fn message(message: Value) -> Result<Value, Error> {
     Ok(Value::from_pairs(fields))
 }
 
-/// What happened, and where.
+/// The error of a template, with its line.
 pub(super) fn refused(name: &str, error: &Error) -> ChatError {
     let raised = error
         .source()
@@ -112,7 +112,7 @@ fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
         .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
 }
 
-/// What has a length and items in Python.
+/// Whether a value has a length and items in Python.
 fn is_sequence(value: &Value) -> bool {
     use ValueKind::{Map, Seq, String, Undefined};
     matches!(value.kind(), String | Seq | Map | Undefined)

@@ -31,7 +31,7 @@ impl ChatMessage {
         }
     }
 
-    /// What the conversation is about, and how to answer.
+    /// Instructions in front of the conversation: the system prompt.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new("system", content)
     }

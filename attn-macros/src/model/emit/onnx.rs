@@ -35,7 +35,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     } = tables;
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
-        impl<E: p::Element, D: p::Device<E> #collections> #name<E, D #built> {
+        impl<E: p::Element, D: p::Backend<E> #collections> #name<E, D #built> {
             /// Writes the model with its weights to an ONNX file, for inference by other runtimes: see `attn::onnx`.
             #[doc(alias = "onnx.export")]
             #vis fn #export(&self, path: impl p::AsRef<p::Path>) -> Result<(), p::OnnxError> {

@@ -120,7 +120,7 @@ pub(super) fn is_loss(model: &Model) -> bool {
     is_number && function.is_some_and(|function| function.name == LOSS)
 }
 
-/// What is emitted of the function `loss`, if its result is a single number.
+/// The code of the function `loss`, if its result is a single number.
 pub(super) fn emit_loss(cx: &Emitter<'_>) -> TokenStream {
     let model = cx.model;
     if !is_loss(model) || model.poisoned || cx.is_opaque() {

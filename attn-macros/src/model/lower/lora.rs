@@ -91,7 +91,7 @@ fn is_adapter(name: &str) -> bool {
         .any(|letter| name.ends_with(&end_of_adapter(*letter)))
 }
 
-/// What stands behind the name of a layer in that of its adapter.
+/// The suffix of the name of an adapter.
 fn end_of_adapter(letter: char) -> String {
     format!(".lora_{letter}")
 }

@@ -29,7 +29,7 @@ pub(crate) struct HeadTransform {
 pub(crate) enum Norm {
     Rms {
         gain: GainKind,
-        /// What is learned of the gain.
+        /// The field with the learned gain.
         field: &'static str,
         epsilon: Real,
     },

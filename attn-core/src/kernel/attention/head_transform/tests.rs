@@ -7,7 +7,7 @@ use crate::kernel::testing::{
 
 const THETA: f64 = 1e4;
 
-/// What a norm adds: it shows in the results.
+/// The epsilon of a norm, large enough to change the results.
 const EPSILON: f64 = 1e-3;
 
 /// Whether there is a bias, the norm, and whether there is a rotation.
