@@ -71,6 +71,38 @@ pub(super) fn with_roots(expr: TokenStream) -> TokenStream {
     replaced.collect()
 }
 
+/// The same root by its whole path, for what stands outside of the block that imports the library as `p`.
+pub(crate) fn with_paths_of_roots(krate: &TokenStream, tokens: TokenStream) -> TokenStream {
+    let mut tokens = tokens.into_iter().peekable();
+    let mut replaced = TokenStream::new();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(name) if name == "p" && is_path_of_root(&tokens) => {
+                replaced.extend(quote_spanned!(name.span()=> #krate::__private));
+            }
+            TokenTree::Group(group) => {
+                let inner = with_paths_of_roots(krate, group.stream());
+                let mut group_with = Group::new(group.delimiter(), inner);
+                group_with.set_span(group.span());
+                replaced.extend([TokenTree::Group(group_with)]);
+            }
+            token => replaced.extend([token]),
+        }
+    }
+    replaced
+}
+
+/// Whether `:: square_root` follows.
+fn is_path_of_root(behind: &(impl Iterator<Item = TokenTree> + Clone)) -> bool {
+    let mut behind = behind.clone();
+    let mut is = |wanted: &str| {
+        behind
+            .next()
+            .is_some_and(|token| token.to_string() == wanted)
+    };
+    is(":") && is(":") && is("square_root")
+}
+
 /// The first name of one segment in `expr` that cannot be a constant: those are written in capitals.
 pub(super) fn find_name(expr: &Expr) -> Option<Ident> {
     let is_variable = |name: &Ident| {

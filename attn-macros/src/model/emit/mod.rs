@@ -99,14 +99,10 @@ pub(crate) fn model(
         trainer::emit_method(cx),
         onnx::emit(cx),
     ];
-    let constants = model
-        .constants
-        .iter()
-        .map(|constant| attention::constant(&cx.cfgs, constant));
-    let assertions = model
-        .assertions
-        .iter()
-        .map(|assertion| quote!(#(#cfgs)* #assertion));
+    let constants = model.constants.iter();
+    let constants = constants.map(|item| attention::constant(krate, cfgs, item));
+    let assertions = model.assertions.iter();
+    let assertions = assertions.map(|rule| attention::assertion(krate, cfgs, rule));
     quote! {
         #(#layers)*
         #types
