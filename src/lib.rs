@@ -325,8 +325,8 @@ pub mod generate {
     pub use attn_core::{
         generate::{
             Acceptance, Beam, BeamSearch, Choice, Choices, GenerateError, Generated,
-            GeneratedBatch, Sampler, Sampling, SamplingError, Session, SessionError, Sessions,
-            Speculative, Unconstrained,
+            GeneratedBatch, InexactRow, Sampler, Sampling, SamplingError, Session, SessionError,
+            Sessions, Speculative, Unconstrained, WeightFormat, WeightReport,
         },
         kernel::Matrix,
     };

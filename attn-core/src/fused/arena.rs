@@ -15,7 +15,10 @@ use dfdx::{
 };
 
 use super::Slot;
-use crate::{Backend, Element, kernel::Buffer};
+use crate::{
+    Backend, Element,
+    kernel::{Buffer, quantized::QuantizedMatrix},
+};
 
 /// The bytes of a cache line and of the widest vector, at which the ranges begin.
 const ALIGNMENT: usize = 64;
@@ -23,18 +26,38 @@ const ALIGNMENT: usize = 64;
 /// A buffer that is filled once, after ranges of it are handed out.
 pub(crate) type Arena<E> = Arc<OnceLock<Buffer<E>>>;
 
-/// A range of an arena.
-pub(super) struct Numbers<E: Element> {
-    arena: Arena<E>,
-    range: Range<usize>,
+/// The numbers of a parameter.
+pub(crate) enum Numbers<E: Element> {
+    /// A range of an arena.
+    Range {
+        arena: Arena<E>,
+        range: Range<usize>,
+    },
+    /// Those of a matrix in a session whose weights are rounded.
+    Quantized(QuantizedMatrix),
 }
 
 impl<E: Element> Numbers<E> {
     /// All numbers of a buffer.
     pub(super) fn of(buffer: Buffer<E>) -> Self {
-        Self {
+        Self::Range {
             range: 0..buffer.len(),
             arena: Arc::new(OnceLock::from(buffer)),
+        }
+    }
+
+    /// A copy in memory of its own.
+    pub(super) fn copy_of(numbers: &[E]) -> Self {
+        let mut buffer = Buffer::exact(numbers.len());
+        buffer.copy_from_slice(numbers);
+        Self::of(buffer)
+    }
+
+    /// The matrix, if it is rounded.
+    pub(crate) fn quantized(&self) -> Option<&QuantizedMatrix> {
+        match self {
+            Self::Range { .. } => None,
+            Self::Quantized(matrix) => Some(matrix),
         }
     }
 }
@@ -43,12 +66,15 @@ impl<E: Element> Deref for Numbers<E> {
     type Target = [E];
 
     /// # Panics
-    /// If the arena is not filled yet.
+    /// If the arena is not filled yet, or the numbers are those of a rounded matrix.
     #[inline]
     fn deref(&self) -> &[E] {
-        match self.arena.get() {
-            Some(numbers) => &numbers[self.range.clone()],
-            None => panic!("parameters are read before they are copied"),
+        match self {
+            Self::Range { arena, range } => match arena.get() {
+                Some(numbers) => &numbers[range.clone()],
+                None => panic!("parameters are read before they are copied"),
+            },
+            Self::Quantized(_) => panic!("weights of a session have no derivative"),
         }
     }
 }
@@ -131,7 +157,7 @@ impl<E: Element, D: Backend<E>> Reservations<E, D> {
                 range,
             }));
         }
-        Numbers {
+        Numbers::Range {
             arena: Arc::clone(&self.arena),
             range: start..self.len,
         }

@@ -19,6 +19,7 @@ mod gradients;
 mod interval;
 mod operation;
 mod projection;
+mod quantize;
 mod score;
 mod slot;
 mod steps;
@@ -45,6 +46,7 @@ pub use projection::{
     AffineMap, PackedProjection, Projection, ProjectionBuilder, ProjectionLayer,
     packed_input_backward,
 };
+pub use quantize::{InexactRow, Quantize, Quantizer, WeightReport};
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};
 pub use slot::{Slot, VisitSlot, WantsGradient, any_wanted, rounds_wanted, visit_slots};
 pub use steps::{

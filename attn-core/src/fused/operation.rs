@@ -16,13 +16,13 @@ use dfdx::{
 
 use super::arena::{Flat, Numbers, Reservations};
 use super::{
-    Arena, Array, GradTarget, GradientRefs, Gradients, Slot, VisitSlot, WantsGradient,
-    finished::Watch, zeros,
+    Arena, Array, GradTarget, GradientRefs, Gradients, Quantize, Quantizer, Slot, VisitSlot,
+    WantsGradient, finished::Watch, zeros,
 };
 use crate::{
     Backend, Element,
     composed::reshape,
-    kernel::{Buffer, Matrix, MatrixMut},
+    kernel::{Buffer, Matrix, MatrixMut, quantized::QuantizedMatrix},
     memory::AllocationGuard,
     random::{DrawSeeds, Part, Philox4x32},
     unoptimised,
@@ -512,7 +512,23 @@ impl<E: Element> WantsGradient for Operand<E> {
     }
 }
 
+impl<E: Element> Quantize<E> for Operand<E> {
+    fn quantize(&mut self, with: &mut Quantizer<E>) {
+        with.keep(&mut self.values);
+    }
+}
+
 impl<E: Element> Operand<E> {
+    /// Hands the numbers to the quantizer as a matrix, whose columns are the last axis.
+    pub(crate) fn quantize_matrix(&mut self, with: &mut Quantizer<E>) {
+        with.matrix(&mut self.values, self.width);
+    }
+
+    /// The matrix, if it is rounded.
+    pub(crate) fn quantized(&self) -> Option<&QuantizedMatrix> {
+        self.values.quantized()
+    }
+
     /// The numbers as a matrix, whose columns are the last axis.
     pub fn matrix(&self) -> Matrix<'_, E> {
         Matrix::new(&self.values, self.rows, self.width)

@@ -6,10 +6,16 @@ use dfdx::{
 };
 
 use super::arena::{Flat, Numbers};
-use super::{GradTarget, Gradients, Operation, Slot, VisitSlot, WantsGradient};
+use super::{
+    GradTarget, Gradients, Operation, Quantize, Quantizer, Slot, VisitSlot, WantsGradient,
+};
 use crate::{
     Backend, Element,
-    kernel::{Buffer, Matrix, MatrixMut, linear, linear_parts, packed_linear::PackedWeights},
+    kernel::{
+        Buffer, Matrix, MatrixMut, linear, linear_parts,
+        packed_linear::PackedWeights,
+        quantized::{self, QuantizedMatrix},
+    },
     simd::{Initial, WriteMode},
 };
 
@@ -157,10 +163,20 @@ impl<E: Element> WantsGradient for Projection<E> {
     }
 }
 
+impl<E: Element> Quantize<E> for Projection<E> {
+    fn quantize(&mut self, with: &mut Quantizer<E>) {
+        with.matrix(&mut self.weight, self.input);
+        self.bias.iter_mut().for_each(|bias| with.keep(bias));
+    }
+}
+
 impl<E: Element> Projection<E> {
+    fn outputs(&self) -> usize {
+        self.parts.iter().map(|part| part.outputs).sum()
+    }
+
     fn weight(&self) -> Matrix<'_, E> {
-        let outputs = self.parts.iter().map(|part| part.outputs).sum();
-        Matrix::new(&self.weight, outputs, self.input)
+        Matrix::new(&self.weight, self.outputs(), self.input)
     }
 
     /// The only projection.
@@ -179,28 +195,33 @@ impl<E: Element> Projection<E> {
 
     /// `y = x Wᵀ + b`
     pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-        linear::forward(x, self.weight(), self.bias.as_deref(), y);
+        self.forward_with_bias(x, self.bias.as_deref(), y);
+    }
+
+    fn forward_with_bias(&self, x: Matrix<'_, E>, bias: Option<&[E]>, y: MatrixMut<'_, E>) {
+        match self.weight.quantized() {
+            None => linear::forward(x, self.weight(), bias, y),
+            Some(weight) => quantized::forward(x, weight.into(), bias, [y].into_iter().collect()),
+        }
     }
 
     /// `y = x Wᵀ + b`, where the columns of `y` are in matrices of one width each.
     pub fn forward_in_parts<const N: usize>(&self, x: Matrix<'_, E>, y: [MatrixMut<'_, E>; N]) {
-        linear_parts::forward(
-            x,
-            self.weight(),
-            self.bias.as_deref(),
-            y.into_iter().collect(),
-        );
+        let (bias, y) = (self.bias.as_deref(), y.into_iter().collect());
+        match self.weight.quantized() {
+            None => linear_parts::forward(x, self.weight(), bias, y),
+            Some(weight) => quantized::forward(x, weight.into(), bias, y),
+        }
     }
 
     /// `y = x Wᵀ`. The next pass over `y` adds the [bias](Self::bias_or_zeros).
     pub fn forward_without_bias(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-        linear::forward(x, self.weight(), None, y);
+        self.forward_with_bias(x, None, y);
     }
 
     /// The bias that [`forward_without_bias`](Self::forward_without_bias) does not add, or zeros if there is none.
     pub fn bias_or_zeros(&self) -> Buffer<E> {
-        let outputs = self.weight().rows();
-        let mut numbers = Buffer::zeros(outputs);
+        let mut numbers = Buffer::zeros(self.outputs());
         if let Some(bias) = &self.bias {
             numbers.copy_from_slice(bias);
         }
@@ -300,15 +321,25 @@ impl<E: Element> Projection<E> {
 /// A projection whose weights are packed, for the products of all steps of a scan. Sums have another order than those of [`Projection`].
 #[derive(Debug)]
 pub struct PackedProjection<'a, E: Element> {
-    weights: PackedWeights<E>,
+    weights: StepWeights<'a, E>,
     bias: Option<&'a [E]>,
+}
+
+#[derive(Debug)]
+enum StepWeights<'a, E: Element> {
+    Packed(PackedWeights<E>),
+    /// They are in panels already.
+    Quantized(&'a QuantizedMatrix),
 }
 
 impl<E: Element> Projection<E> {
     /// The map, packed.
     pub fn pack(&self) -> PackedProjection<'_, E> {
         PackedProjection {
-            weights: PackedWeights::transposed(self.weight()),
+            weights: match self.weight.quantized() {
+                None => StepWeights::Packed(PackedWeights::transposed(self.weight())),
+                Some(weight) => StepWeights::Quantized(weight),
+            },
             bias: self.bias.as_deref(),
         }
     }
@@ -327,8 +358,14 @@ impl<E: Element> PackedProjection<'_, E> {
 
     /// `y = x Wᵀ + b`, where the columns of `y` are in several matrices.
     pub fn forward_in_parts<const N: usize>(&self, x: Matrix<'_, E>, y: [MatrixMut<'_, E>; N]) {
-        let initial = self.bias.map_or(Initial::Zero, Initial::OfColumns);
-        self.weights.multiply(x, initial, y.into_iter().collect());
+        let y = y.into_iter().collect();
+        match &self.weights {
+            StepWeights::Packed(weights) => {
+                let initial = self.bias.map_or(Initial::Zero, Initial::OfColumns);
+                weights.multiply(x, initial, y);
+            }
+            StepWeights::Quantized(weight) => quantized::forward(x, (*weight).into(), self.bias, y),
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     Element, Error,
-    fused::Array,
-    kernel::{Buffer, Matrix, parallel::on_pool},
+    fused::{Array, Quantize, Quantizer, WeightReport},
+    kernel::{Buffer, Matrix, parallel::on_pool, quantized::WeightFormat},
     memory::can_allocate,
 };
 
@@ -33,6 +33,9 @@ pub trait Decoder<E: Element>: Send + Sync {
 
     /// An independent copy.
     fn fork(&self) -> Box<dyn Decoder<E>>;
+
+    /// Rounds the weights, unless another decoder has them, too.
+    fn quantize(&mut self, format: WeightFormat) -> Option<WeightReport>;
 }
 
 /// The state of the attentions of a model, or of a part of it.
@@ -84,7 +87,7 @@ pub struct ModelDecoder<W, P, F> {
 impl<E, W, P, F> Decoder<E> for ModelDecoder<W, P, F>
 where
     E: Element,
-    W: Send + Sync + 'static,
+    W: Quantize<E> + Send + Sync + 'static,
     P: SequenceState + Clone + Send + Sync + 'static,
     F: Fn(&W, &mut P, &NewTokens, &mut Array<E>) + Clone + Send + Sync + 'static,
 {
@@ -115,6 +118,11 @@ where
             decode: self.decode.clone(),
         })
     }
+
+    fn quantize(&mut self, format: WeightFormat) -> Option<WeightReport> {
+        let weights = Arc::get_mut(&mut self.weights)?;
+        Some(Quantizer::run(weights, format))
+    }
 }
 
 /// Several sequences that a model continues, each by any number of tokens per call.
@@ -133,6 +141,8 @@ pub struct Sessions<E: Element> {
     /// Whether a sequence was cut, so that these are not known.
     cut: Vec<bool>,
     new: NewTokens,
+    /// What was lost by rounding the weights.
+    report: Option<WeightReport>,
 }
 
 impl<E: Element> Sessions<E> {
@@ -151,6 +161,7 @@ impl<E: Element> Sessions<E> {
             cut: vec![false; room.sequences],
             last: Array::zeros(room.sequences, [width]),
             new: NewTokens::default(),
+            report: None,
         }
     }
 
@@ -172,6 +183,26 @@ impl<E: Element> Sessions<E> {
                 sizes: vec![("sequences", room.sequences), ("width", width)],
             }),
         }
+    }
+
+    /// Rounds the weights to fewer bits: [`Session::weights`].
+    ///
+    /// # Errors
+    /// As [`Session::weights`].
+    pub fn weights(mut self, format: WeightFormat) -> Result<Self, SessionError> {
+        if let Some(report) = &self.report {
+            return Err(SessionError::Rounded {
+                format: report.format,
+            });
+        }
+        let report = self.decoder.quantize(format);
+        self.report = Some(report.ok_or(SessionError::SharedWeights)?);
+        Ok(self)
+    }
+
+    /// What was lost by rounding the [`weights`](Self::weights), if they are rounded.
+    pub fn weight_report(&self) -> Option<&WeightReport> {
+        self.report.as_ref()
     }
 
     /// Continues every sequence by one token, sequence `i` by `tokens[i]`. Returns the results, `[sequences, width]`.
@@ -384,6 +415,7 @@ impl<E: Element> Sessions<E> {
             cut: self.cut.clone(),
             last: self.last.copy(),
             new: NewTokens::default(),
+            report: self.report.clone(),
         })
     }
 }
@@ -419,6 +451,54 @@ impl<E: Element> From<Sessions<E>> for Session<E> {
 }
 
 impl<E: Element> Session<E> {
+    /// Rounds the weights of the session to int8 or bf16, so that a token reads a quarter or half as much memory: the matrices of linear layers, of
+    /// the projections of attentions, of feed-forward layers and of experts, and the rows of embeddings and of learned positions, which a tied
+    /// output shares. Other parameters stay what they are, as do keys and values, and what was computed of the inputs that the session was given when
+    /// it began. The model does not change, and may be dropped.
+    ///
+    /// In [`WeightFormat::Int8`], products have the same bits on every processor, however many tokens are given at a time. A row with a number that
+    /// is much larger than the others loses much: the [report](Self::weight_report) names it.
+    ///
+    /// PyTorch: `torchao.quantization.quantize_(model, Int8DynamicActivationInt8WeightConfig())`, but with 16 bits of what is multiplied with the
+    /// weights; `model.bfloat16()`.
+    ///
+    /// ```
+    /// use attn::{generate::WeightFormat::Int8, prelude::*};
+    ///
+    /// model! {
+    ///     struct Gpt<vocab = 65, d_model = 16>;
+    ///
+    ///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+    ///         let x = embedding::<vocab, d_model>(tokens);
+    ///         linear::<vocab>(x + attention::<heads = 2, mask = causal>(layer_norm(x)))
+    ///     }
+    /// }
+    ///
+    /// let gpt = Cpu::default().build_module::<Gpt, f32>();
+    /// let mut session = gpt.session(16)?.weights(Int8)?;
+    /// let report = session.weight_report().expect("the weights are rounded");
+    /// assert!(report.bytes < report.bytes_before / 2);
+    /// for row in &report.inexact {
+    ///     println!("row {} of {}: {:.1}% is lost", row.row, row.layer, 100.0 * row.error);
+    /// }
+    /// let logits = session.prefill(&[0, 1, 2])?;
+    /// assert_eq!(logits.len(), 65);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SessionError::Rounded`] if they are rounded already, [`SessionError::SharedWeights`] if a fork of the session has them, too.
+    #[doc(alias("quantize", "int8", "bfloat16", "dtype"))]
+    pub fn weights(self, format: WeightFormat) -> Result<Self, SessionError> {
+        let sessions = self.sessions.weights(format)?;
+        Ok(Self { sessions, ..self })
+    }
+
+    /// What was lost by rounding the [`weights`](Self::weights), if they are rounded.
+    pub fn weight_report(&self) -> Option<&WeightReport> {
+        self.sessions.weight_report()
+    }
+
     /// Continues the sequence by a token. Returns its results: the logits of the next token.
     ///
     /// # Errors

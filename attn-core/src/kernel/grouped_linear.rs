@@ -15,6 +15,7 @@ use super::compiled::compiled;
 use super::linear::{self, FEW_ROWS};
 use super::multiply::{COPY, Start, add_product, copy};
 use super::parallel::{for_each, rows_per_task};
+use super::quantized::{self, QuantizedMatrix};
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode};
 
@@ -67,6 +68,31 @@ compiled! {
                     });
                 });
             }
+        });
+    }
+
+    /// [`forward`] with rounded weights, `[groups * out, in]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit, or an id is no group.
+    #[track_caller]
+    pub fn forward_quantized<E>(
+        x: Matrix<'_, E>,
+        w: &QuantizedMatrix,
+        bias: Option<&[E]>,
+        groups: RowGroups<'_>,
+        y: MatrixMut<'_, E>,
+    ) {
+        let output = y.cols();
+        let x = input_of(x, groups);
+        let sorted = Sorted::new(groups);
+        map_rows(&sorted, groups.by_group.result, WriteMode::Overwrite, y, |part, mut to| {
+            let bias = bias.map(|bias| of_group(bias, part.group, output));
+            let w = w.some_rows(part.group * output..(part.group + 1) * output);
+            to.put(0..output, WriteMode::Overwrite, |sums, _| {
+                let sums = [sums].into_iter().collect();
+                quantized::forward(x.rows(part).read(), w.clone(), bias, sums);
+            });
         });
     }
 

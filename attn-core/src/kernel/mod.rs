@@ -41,6 +41,7 @@ mod panel;
 pub mod parallel;
 pub mod permute;
 pub mod pool;
+pub mod quantized;
 pub mod rank;
 pub mod reduce;
 pub mod row_shares;
@@ -96,6 +97,7 @@ pub trait Kernels:
     + packed_linear::PackedLinear<Self>
     + pad::Pad<Self>
     + permute::Permute<Self>
+    + quantized::Quantized<Self>
     + rank::Ranks<Self>
     + reduce::Reductions<Self>
     + sinusoid::Sinusoid<Self>

@@ -84,13 +84,24 @@ impl<E: Pooled> DerefMut for Buffer<E> {
 
 impl<E: Pooled> Drop for Buffer<E> {
     fn drop(&mut self) {
-        E::pool().give_back(std::mem::take(&mut self.memory));
+        // That of a released buffer is gone.
+        if !self.memory.is_empty() {
+            E::pool().give_back(std::mem::take(&mut self.memory));
+        }
     }
 }
 
 impl<E: Pooled> Debug for Buffer<E> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "Buffer({} numbers)", self.len)
+    }
+}
+
+impl<E: Pooled> Buffer<E> {
+    /// Gives the memory back to the system instead of the pool, for numbers that there will be no others of.
+    pub fn release(mut self) {
+        let memory = std::mem::take(&mut self.memory);
+        E::pool().lock().in_use -= memory.len();
     }
 }
 
@@ -228,6 +239,21 @@ fn size_class(len: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn released_memory_is_not_in_the_pool() {
+        // No other test uses this length.
+        const LEN: usize = 98_765;
+        let is_there = || {
+            let free = f64::pool().lock();
+            free.find(LEN + ALIGNMENT / size_of::<f64>(), None)
+                .is_some()
+        };
+        drop(Buffer::<f64>::exact(LEN));
+        assert!(is_there());
+        Buffer::<f64>::exact(LEN).release();
+        assert!(!is_there());
+    }
 
     #[test]
     fn memory_is_reused() {

@@ -263,11 +263,16 @@ impl<T> Pass<'_, T> {
 
 /// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
+    use smallvec::SmallVec;
+
     use crate::{
         Element,
         data::known,
-        fused::{AffineMap, GradTarget, Gradients, Operand, VisitSlot, WantsGradient},
-        kernel::{Matrix, MatrixMut, embedding, linear},
+        fused::{
+            AffineMap, GradTarget, Gradients, Operand, Quantize, Quantizer, VisitSlot,
+            WantsGradient,
+        },
+        kernel::{Matrix, MatrixMut, embedding, linear, quantized},
         simd::WriteMode,
     };
 
@@ -280,13 +285,19 @@ pub(crate) mod slices {
         }
     }
 
+    impl<E: Element> Quantize<E> for Table<E> {
+        fn quantize(&mut self, with: &mut Quantizer<E>) {
+            self.0.quantize_matrix(with);
+        }
+    }
+
     impl<E: Element> Table<E> {
         /// Copies row `ids[i]` to row `i` of the result.
         ///
         /// # Panics
         /// If an id has no row. Callers check the ids before.
         pub fn forward(&self, ids: &[usize], to: MatrixMut<'_, E>) {
-            known(embedding::forward(ids, self.0.matrix(), to));
+            self.behind(0).forward(ids, to);
         }
 
         /// The derivative of [`forward`](Self::forward).
@@ -337,7 +348,10 @@ pub(crate) mod slices {
         ///
         /// Press and Wolf, "Using the output embedding to improve language models" (2016).
         pub fn project(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-            linear::forward(x, self.0.matrix(), None, y);
+            match self.0.quantized() {
+                None => linear::forward(x, self.0.matrix(), None, y),
+                Some(table) => quantized::forward(x, table.into(), None, [y].into_iter().collect()),
+            }
         }
 
         /// The derivative of [`project`](Self::project).
@@ -371,9 +385,13 @@ pub(crate) mod slices {
         /// # Panics
         /// If an id has no row. Callers check the ids before.
         pub fn forward(&self, ids: &[usize], to: MatrixMut<'_, E>) {
-            let table = self.table.0.matrix();
-            let rows = table.some_rows(self.offset..table.rows());
-            known(embedding::forward(ids, rows, to));
+            let Some(quantized) = self.table.0.quantized() else {
+                let table = self.table.0.matrix();
+                let rows = table.some_rows(self.offset..table.rows());
+                return known(embedding::forward(ids, rows, to));
+            };
+            let rows: SmallVec<[usize; 16]> = ids.iter().map(|id| self.offset + id).collect();
+            quantized::copy_rows(quantized, &rows, to);
         }
 
         /// [`Table::forward_positions`]

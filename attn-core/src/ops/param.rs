@@ -97,7 +97,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Operand, VisitSlot, WantsGradient, accumulate},
+        fused::{Gradients, Operand, Quantize, Quantizer, VisitSlot, WantsGradient, accumulate},
     };
 
     /// A parameter of a model.
@@ -106,6 +106,12 @@ pub(crate) mod slices {
     impl<E: Element> WantsGradient for Param<E> {
         fn slots(&self, visit: VisitSlot<'_>) {
             self.0.slots(visit);
+        }
+    }
+
+    impl<E: Element> Quantize<E> for Param<E> {
+        fn quantize(&mut self, with: &mut Quantizer<E>) {
+            self.0.quantize(with);
         }
     }
 

@@ -219,6 +219,9 @@ pub trait Real:
     /// The number nearest to `value`.
     fn of_f64(value: f64) -> Self;
 
+    /// The number `value`.
+    fn of_f32(value: f32) -> Self;
+
     /// Runs `kernel` with the vectors of `isa`; see [`Isa::run`].
     #[doc(hidden)]
     fn run_on<K: Kernel<Element = Self>>(isa: Isa, kernel: K) -> K::Output;

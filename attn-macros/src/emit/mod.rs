@@ -20,13 +20,23 @@ pub(crate) use fused::{LayerFrame, LayerNode, ParameterGradient};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
-use syn::Attribute;
+use syn::{Attribute, ext::IdentExt};
 
 use crate::graph::block::{LayerBlock, dim};
 use crate::graph::{AttentionLayer, CallData, Dim, Graph};
 use crate::model::passes::Passes;
 use crate::ops::attention_layer::LayerOp;
 use crate::spec::{Item, Size, Spec};
+
+/// Hands the parameters in fields to the quantizer, each with its name:
+///
+/// ```text
+/// with.field("attention", &mut self.attention);
+/// ```
+pub(crate) fn quantize(fields: &[Ident]) -> TokenStream {
+    let names = fields.iter().map(|field| field.unraw().to_string());
+    quote!(#(with.field(#names, &mut self.#fields);)*)
+}
 
 /// The declared layer:
 ///

@@ -480,7 +480,7 @@ pub(crate) mod slices {
     use super::Plan;
     use crate::{
         Element,
-        fused::{GradTarget, Gradients, Operand, VisitSlot, WantsGradient},
+        fused::{GradTarget, Gradients, Operand, Quantize, Quantizer, VisitSlot, WantsGradient},
         kernel::convolution::{self as kernel, Channels, Convolution, Start},
     };
 
@@ -495,6 +495,13 @@ pub(crate) mod slices {
         fn slots(&self, visit: VisitSlot<'_>) {
             self.weight.slots(visit);
             self.bias.slots(visit);
+        }
+    }
+
+    impl<E: Element> Quantize<E> for Convolve<E> {
+        fn quantize(&mut self, with: &mut Quantizer<E>) {
+            self.weight.quantize(with);
+            self.bias.quantize(with);
         }
     }
 

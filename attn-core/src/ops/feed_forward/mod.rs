@@ -382,7 +382,8 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{
-            Array, Entry, Footprint, GradTarget, Gradients, Projection, VisitSlot, WantsGradient,
+            Array, Entry, Footprint, GradTarget, Gradients, Projection, Quantize, Quantizer,
+            VisitSlot, WantsGradient,
         },
         kernel::{
             Matrix, MatrixMut, activation as kernel,
@@ -489,6 +490,13 @@ pub(crate) mod slices {
         fn slots(&self, visit: VisitSlot<'_>) {
             self.up.slots(visit);
             self.down.slots(visit);
+        }
+    }
+
+    impl<K, E: Element> Quantize<E> for FeedForward<K, E> {
+        fn quantize(&mut self, with: &mut Quantizer<E>) {
+            with.field("up_proj", &mut self.up);
+            with.field("down_proj", &mut self.down);
         }
     }
 

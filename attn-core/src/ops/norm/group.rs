@@ -194,7 +194,8 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{
-            Array, Footprint, GradTarget, Gradients, Operand, VisitSlot, WantsGradient, accumulate,
+            Array, Footprint, GradTarget, Gradients, Operand, Quantize, Quantizer, VisitSlot,
+            WantsGradient, accumulate,
         },
         kernel::{
             Buffer, Matrix, MatrixMut,
@@ -262,6 +263,15 @@ pub(crate) mod slices {
             let learned = self.gain.as_ref().learned();
             learned.iter().for_each(|gain| gain.slots(visit));
             self.bias.slots(visit);
+        }
+    }
+
+    impl<E: Element> Quantize<E> for GroupNorm<E> {
+        fn quantize(&mut self, with: &mut Quantizer<E>) {
+            if let Some(gain) = self.gain.as_mut().learned() {
+                gain.quantize(with);
+            }
+            self.bias.quantize(with);
         }
     }
 

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::LayerFrame;
-use crate::emit::{bounds, input};
+use crate::emit::{bounds, input, quantize};
 
 impl LayerFrame<'_> {
     pub(super) fn emit_in_model(&self) -> TokenStream {
@@ -25,6 +25,7 @@ impl LayerFrame<'_> {
         let seed = self.dropout().map(|_| quote!(, seed));
         let given_numbers = self.given();
         let fields = self.fields_of_weights();
+        let quantize = quantize(&fields);
         let (weighted, given) = match self.has_projections() {
             true => ("WithProjections", Some(quote!(projections,))),
             false => ("Weighted", None),
@@ -37,6 +38,13 @@ impl LayerFrame<'_> {
             impl<E: p::Element> p::WantsGradient for Weights<E> {
                 fn slots(&self, visit: p::VisitSlot<'_>) {
                     p::visit_slots(&[#(&self.#fields),*], visit);
+                }
+            }
+
+            #[allow(unused_variables)]
+            impl<E: p::Element> p::Quantize<E> for Weights<E> {
+                fn quantize(&mut self, with: &mut p::Quantizer<E>) {
+                    #quantize
                 }
             }
 
