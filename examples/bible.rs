@@ -1,4 +1,6 @@
-//! The text of the language models: a file, or the King James Bible.
+//! The text of the examples: a file, or the King James Bible.
+
+#![allow(dead_code, reason = "no example uses all of it")]
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bible_lib::{Bible, Translation};
@@ -13,26 +15,41 @@ pub(crate) fn text(file: Option<&Path>) -> Result<String> {
 }
 
 /// Genesis to Revelation, with one verse per line and an empty line between chapters.
+fn king_james() -> Result<String> {
+    let mut text = String::new();
+    for chapter in books()?.into_iter().flatten() {
+        for verse in chapter {
+            text += &verse;
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// The verses of a chapter.
+pub(crate) type Chapter = Vec<String>;
+
+/// The 66 books of the King James Bible, Genesis to Revelation.
 ///
 /// The crate returns its verses in hash maps, so they are sorted here. It also cuts a verse at its first colon: the text after it
 /// ("..., Let there be light: and there was light.") is missing.
-fn king_james() -> Result<String> {
+pub(crate) fn books() -> Result<Vec<Vec<Chapter>>> {
     let bible = Bible::new(Translation::KingJames)
         .map_err(|e| anyhow!("cannot read the King James Bible: {e:?}"))?;
-    let mut text = String::new();
-    for book in bible.get_sorted_books() {
+    let books = bible.get_sorted_books().into_iter().map(|book| {
         let chapters: BTreeMap<_, _> = bible.verses[&book].iter().collect();
-        for chapter in chapters.values() {
+        let chapters = chapters.into_values().map(|chapter| {
             let verses: BTreeMap<_, _> = chapter.iter().collect();
-            for verse in verses.values() {
-                // [ ] enclose words that the translators added, ‹ › words of Jesus.
-                text.extend(verse.chars().filter(|c| !"[]‹›".contains(*c)));
-                text.push('\n');
-            }
-            text.push('\n');
-        }
-    }
-    Ok(text)
+            // [ ] enclose words that the translators added, ‹ › words of Jesus.
+            let verses = verses
+                .into_values()
+                .map(|verse| verse.replace(['[', ']', '‹', '›'], ""));
+            verses.collect()
+        });
+        chapters.collect()
+    });
+    Ok(books.collect())
 }
 
 fn read(path: &Path) -> Result<String> {

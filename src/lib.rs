@@ -39,6 +39,7 @@
 //! - `text` has characters, bytes and byte pairs as tokens.
 //! - `checkpoint` saves weights and the state of training. A killed process leaves a complete checkpoint. `checkpoint::layout` reads and
 //!   writes files of PyTorch and Hugging Face. `examples/zoo` of the repository has networks that people know, with their checkpoints.
+//! - [`onnx`] writes a declared model as an ONNX file for other runtimes, with `model.export_onnx(path)`.
 //! - `viz` records training, with progress and a report, and draws attention maps, as pages, SVG, or in the terminal.
 //! - [`when_rustc_says`] explains errors that come from rustc and not from the macros.
 //!
@@ -307,7 +308,7 @@ pub use attn_core::{
     Adapted, Backend, Constant, Element, Error, Facts, Lora, backward, batches,
     entry::Composed,
     kernel::attention::{Coverage, MaskBlocks},
-    memory, nn, ops, testing, train, try_backward,
+    memory, nn, onnx, ops, testing, train, try_backward,
 };
 
 /// Data of a call: valid lengths for `padding`, ids for `document`, and the `data` of a body.
@@ -324,7 +325,7 @@ pub mod generate {
 
     pub use attn_core::{
         generate::{
-            Acceptance, Beam, BeamSearch, Choice, Choices, GenerateError, Generated,
+            Acceptance, Beam, BeamSearch, CacheMemory, Choice, Choices, GenerateError, Generated,
             GeneratedBatch, InexactRow, Sampler, Sampling, SamplingError, Session, SessionError,
             Sessions, Speculative, Unconstrained, WeightFormat, WeightReport,
         },
@@ -406,13 +407,14 @@ pub mod __private {
 
     pub use core::{
         clone::Clone,
+        convert::AsRef,
         default::Default,
         fmt::Debug,
         marker::{Copy, PhantomData},
         mem::drop,
         ops::Range,
     };
-    pub use std::{string::String, sync::Arc, vec::Vec};
+    pub use std::{path::Path, string::String, sync::Arc, vec::Vec};
 
     pub use attn_core::{
         Adapted, Backend, Constant, Element, Error, Facts, InitialField, LinearFields, Lora,
@@ -426,8 +428,8 @@ pub mod __private {
         },
         generate::{
             Cache, Capacity, ContextCache, ContextState, Decode, DecodeState, DecodeWithContext,
-            KeyRows, ModelDecoder, NewTokens, Recent, SequenceState, Session, Sessions,
-            StateOfScan, no_session,
+            KeyRows, ModelDecoder, NewTokens, Recent, SequenceState, SequenceStates, Session,
+            Sessions, StateOfScan, no_session,
         },
         init,
         kernel::{
@@ -460,6 +462,7 @@ pub mod __private {
             rows, summary, summary_of, tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
+        onnx::{OnnxError, Program, export},
         ops::Activation,
         project,
         random::{RandomU64, Seed},

@@ -64,6 +64,15 @@ model! {
 }
 
 model! {
+    struct Endless<vocab = 64, d_model = 128>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let x = embedding::<vocab, d_model>(tokens);
+        linear::<vocab>(x + attention::<heads = 4, mask = causal, position = rope>(layer_norm(x)))
+    }
+}
+
+model! {
     /// All of its arrays have one size, so that free memory always fits; the statistics of norms are small.
     struct Even<vocab = 50, d_model = 256>;
 
@@ -526,6 +535,34 @@ fn tokens_of_a_session_allocate_nothing() {
                 assert_eq!(asked, 0, "{format:?} with {threads} threads");
             }
         });
+    }
+}
+
+/// Keys and values are shared: of a session that has read many tokens a fork takes no more than of one that has read few, and its first token
+/// copies a page of each cache.
+#[test]
+fn a_fork_of_a_session_takes_less_than_a_page_for_any_number_of_tokens() {
+    let _alone = alone();
+    let model = Cpu::default().build_module::<Endless, f32>();
+    // The tokens of a page, and keys and values of 128 numbers.
+    let page = 512 * 128 * size_of::<f32>();
+    let prompt: Vec<usize> = (0..4000).map(|i| i % 64).collect();
+    for len in [10, 600, 4000] {
+        let mut session = model.session(5000).expect("there is memory");
+        session.prefill(&prompt[..len]).expect("there is room");
+        // The arrays of a step stay in the pool.
+        session.fork().step(1).expect("there is room");
+        let before = NOW.load(Relaxed);
+        let mut fork = session.fork();
+        let forked = NOW.load(Relaxed) - before;
+        fork.step(1).expect("there is room");
+        let written = NOW.load(Relaxed) - before;
+        assert!(forked < page / 2, "{forked} bytes after {len} tokens");
+        // A page of keys and one of values.
+        assert!(
+            (2 * page..3 * page).contains(&written),
+            "{written} bytes after {len} tokens"
+        );
     }
 }
 

@@ -17,6 +17,7 @@
 //! | [`maps`] | the weights of the attentions of a model |
 //! | [`model`] | the state of a forward pass, whose methods the code of a declared model calls |
 //! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
+//! | [`onnx`] | models as ONNX files |
 //! | [`ops`] | the operations of those layers, as functions on tensors |
 //! | [`testing`] | derivatives against differences, and modules against others |
 //! | [`text`] | text as tokens |
@@ -64,6 +65,7 @@ pub mod maps;
 pub mod memory;
 pub mod model;
 pub mod nn;
+pub mod onnx;
 pub mod ops;
 pub mod random;
 pub mod simd;

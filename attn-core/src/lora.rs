@@ -1,6 +1,6 @@
-//! What is known of the low-rank adapters of a model without running it.
+//! The low-rank adapters of a model, as constants.
 
-/// The adapters that the header of a model declares: `lora(rank = 8, alpha = 16, on = ["q_proj", "v_proj"])`.
+/// The adapters that the header of a model declares: `lora(rank = 8, alpha = 16, on = ["q_proj", "v_proj"], save = ["head"])`.
 ///
 /// Each chosen linear layer computes `W x + b + scale · B A dropout(x)` (Hu et al. 2021, [LoRA](https://arxiv.org/abs/2106.09685), section
 /// 4.1), with `A` of `[rank, in]` and `B` of `[out, rank]`.
@@ -21,6 +21,10 @@ pub struct Lora {
     /// Whether the scale is `alpha / sqrt(rank)` (Kalajdzievski 2023, [rsLoRA](https://arxiv.org/abs/2312.03732)). PEFT: `use_rslora`.
     #[doc(alias = "use_rslora")]
     pub rslora: bool,
+    /// The names of the layers that are trained whole and saved beside the adapters, such as a new head, with a `*` for each round of a loop.
+    /// PEFT: `modules_to_save`.
+    #[doc(alias = "modules_to_save")]
+    pub save: &'static [&'static str],
 }
 
 impl Lora {
@@ -29,6 +33,11 @@ impl Lora {
     pub fn scale(&self) -> f64 {
         let rank = self.rank as f64;
         self.alpha / if self.rslora { rank.sqrt() } else { rank }
+    }
+
+    /// Whether a parameter of this name is trained: it is an adapter, or of a layer that is [trained whole](Self::save).
+    pub fn trains(&self, name: &str) -> bool {
+        adapted_layer(name).is_some() || is_of(self.save, name)
     }
 }
 
@@ -40,6 +49,15 @@ impl Lora {
 pub trait Adapted {
     /// The adapters, as declared.
     const LORA: Lora;
+}
+
+/// Whether a parameter of this name is of one of these layers.
+pub(crate) fn is_of(layers: &[&str], name: &str) -> bool {
+    layers.iter().any(|layer| {
+        let mut parts = name.split('.');
+        let mut fits = layer.split('.').zip(&mut parts);
+        fits.all(|(layer, part)| layer == "*" || layer == part) && parts.next().is_some()
+    })
 }
 
 /// The ends of the names of adapters.

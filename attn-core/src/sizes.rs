@@ -14,6 +14,34 @@ pub const fn quotient(a: usize, b: usize) -> usize {
     }
 }
 
+/// The square root, rounded as `f64::sqrt` rounds it, which is no `const fn`.
+pub const fn square_root(x: f64) -> f64 {
+    let is_positive = x > 0.0 && x < f64::INFINITY;
+    if !is_positive {
+        // Zeros, infinity and NaN stay, and a negative number has no root.
+        return if x < 0.0 { f64::NAN } else { x };
+    }
+    let bits = x.to_bits();
+    let fraction = bits & ((1 << 52) - 1);
+    // `x = mantissa * 2^exponent`
+    let (mantissa, exponent) = match (bits >> 52) as i32 {
+        0 => (fraction, -1074),
+        biased => (fraction | 1 << 52, biased - 1075),
+    };
+    // 109 or 110 bits, so that the root has 55 of them, and half of the exponent is whole.
+    let mut shift = mantissa.leading_zeros() as i32 + 45;
+    if (exponent - shift) % 2 != 0 {
+        shift += 1;
+    }
+    let square = (mantissa as u128) << shift;
+    let root = square.isqrt();
+    // A last bit says whether the root goes on, for the rounding.
+    let rest = (root * root != square) as u64;
+    let rounded = ((root as u64) << 1 | rest) as f64;
+    let half = (exponent - shift) / 2 - 1;
+    rounded * f64::from_bits(((half + 1023) as u64) << 52)
+}
+
 /// The largest of `sizes`.
 pub const fn largest(sizes: &[usize]) -> usize {
     let mut largest = 0;
@@ -82,6 +110,31 @@ pub const fn total(terms: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn roots_have_the_bits_of_the_hardware() {
+        let special = [
+            0.0,
+            -0.0,
+            f64::INFINITY,
+            f64::MIN_POSITIVE,
+            5e-324,
+            f64::MAX,
+            2.0,
+            256.0,
+        ];
+        let mut bits = 1u64;
+        let random = std::iter::from_fn(|| {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            Some(f64::from_bits(bits >> 1))
+        });
+        let random = random.filter(|x| !x.is_nan()).take(20_000);
+        for x in special.into_iter().chain(random) {
+            assert_eq!(square_root(x).to_bits(), x.sqrt().to_bits(), "{x:e}");
+        }
+        assert!(square_root(-1.0).is_nan() && square_root(f64::NAN).is_nan());
+        const { assert!(square_root(64.0) == 8.0) };
+    }
 
     #[test]
     fn products_and_sums_saturate() {

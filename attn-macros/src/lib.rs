@@ -11,6 +11,7 @@ mod graph;
 mod markdown;
 mod messages;
 mod model;
+mod onnx;
 mod ops;
 mod pipeline;
 mod score;

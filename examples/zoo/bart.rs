@@ -11,7 +11,7 @@ model! {
     pub struct Bart<vocab = 50265, d_model = 768, heads = 12, hidden = 3072, layers = 6, max_len = 1024>;
 
     fn forward(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        bart::<vocab, d_model, heads, hidden, layers, max_len>(source, keep, tokens)
+        bart::<..>(source, keep, tokens)
     }
 
     fn loss(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -59,28 +59,34 @@ pub fn config() -> Config {
         .optional(["scale_embedding", "tie_word_embeddings"])
 }
 
-/// Its files. The constant `final_logits_bias` is 0, and is not written.
-pub fn weights() -> WeightMap {
-    let map = |names: &[(&str, &str)]| {
-        WeightMap::new(names.iter().map(|&(ours, theirs)| Rule::new(ours, theirs)))
-    };
-    let layer = map(&[
+/// The maps of a layer of the encoder, and of one of the decoder.
+pub(crate) fn layers() -> [WeightMap; 2] {
+    let layer = renamed(&[
         ("attention.*", "self_attn.*"),
         ("attention.o_proj.*", "self_attn.out_proj.*"),
         ("layer_norm.*", "self_attn_layer_norm.*"),
         ("feed_forward.up_proj.*", "fc1.*"),
         ("feed_forward.down_proj.*", "fc2.*"),
     ]);
-    let encoder = layer
-        .clone()
-        .and(map(&[("layer_norm_2.*", "final_layer_norm.*")]));
-    let decoder = layer.and(map(&[
+    let encoder = renamed(&[("layer_norm_2.*", "final_layer_norm.*")]);
+    let decoder = renamed(&[
         ("cross.*", "encoder_attn.*"),
         ("cross.o_proj.*", "encoder_attn.out_proj.*"),
         ("layer_norm_2.*", "encoder_attn_layer_norm.*"),
         ("layer_norm_3.*", "final_layer_norm.*"),
-    ]));
-    let ends = map(&[
+    ]);
+    [layer.clone().and(encoder), layer.and(decoder)]
+}
+
+/// Tensors that have other names in the file.
+pub(crate) fn renamed(names: &[(&str, &str)]) -> WeightMap {
+    WeightMap::new(names.iter().map(|&(ours, theirs)| Rule::new(ours, theirs)))
+}
+
+/// Its files. The constant `final_logits_bias` is 0, and is not written.
+pub fn weights() -> WeightMap {
+    let [encoder, decoder] = layers();
+    let ends = renamed(&[
         ("embedding.*", "shared.*"),
         ("learned_position.*", "encoder.embed_positions.*"),
         ("learned_position_2.*", "decoder.embed_positions.*"),

@@ -16,7 +16,7 @@ model! {
     fn forward(tokens: ids[batch, seq], segments: ids[batch, seq] = 0, keep: bool[batch, seq] = true)
         -> { logits: [batch, seq, vocab], follows: [batch, 2] }
     {
-        let { logits, follows } = bert::<vocab, d_model, heads, hidden, layers, max_len, types, epsilon>(tokens, segments, keep);
+        let { logits, follows } = bert::<..>(tokens, segments, keep);
         { logits, follows }
     }
 

@@ -16,13 +16,10 @@ model! {
 
     /// How near each text is to each image.
     fn forward(tokens: ids[texts, seq], image: [images, channels, height, width]) -> [texts, images] {
-        clip::<
-            vocab, d_text, text_heads, text_hidden, text_layers, max_len, patch, { height / patch * (width / patch) + 1 }, d_image, image_heads,
-            image_hidden, image_layers, d_joint, epsilon,
-        >(tokens, image)
+        clip::<places = { height / patch * (width / patch) + 1 }, ..>(tokens, image)
     }
 
-    /// Of all images of the batch, a text is that of its own, and an image is that of its own text.
+    /// The symmetric cross entropy: each text must choose its own image among those of the batch, and each image its own text.
     fn loss(tokens: ids[batch, seq], image: [batch, channels, height, width]) -> [] {
         let logits = forward(tokens, image as [others = batch, channels, height, width]);
         let own = arange::<batch>();
@@ -35,8 +32,8 @@ model! {
         vocab, d_text, text_heads, text_hidden, text_layers, max_len, patch, places, d_image, image_heads, image_hidden, image_layers, d_joint,
         epsilon,
     ) -> [texts, images] {
-        let text = text_tower::<vocab, d_text, text_heads, text_hidden, text_layers, max_len, d_joint, epsilon>(tokens);
-        let image = image_tower::<patch, places, d_image, image_heads, image_hidden, image_layers, d_joint, epsilon>(image);
+        let text = text_tower::<d_model = d_text, heads = text_heads, hidden = text_hidden, layers = text_layers, ..>(tokens);
+        let image = image_tower::<d_model = d_image, heads = image_heads, hidden = image_hidden, layers = image_layers, ..>(image);
         param temperature: [] = 2.6592;
         exp(temperature) * einsum::<[texts, images]>(l2_norm(text), l2_norm(image))
     }
@@ -44,7 +41,7 @@ model! {
     /// A text is what its last token says: that of the end, which is the largest one.
     block text_tower(tokens: ids[texts, seq], vocab, d_model, heads, hidden, layers, max_len, d_joint, epsilon) -> [texts, d_joint] {
         let x = embedding::<vocab, d_model, init = normal(0.02)>(tokens) + learned_position::<max_len, d_model>(tokens);
-        let x = layer_norm::<epsilon = epsilon>(encoder::<true, heads, hidden, layers, epsilon>(x));
+        let x = layer_norm::<epsilon = epsilon>(encoder::<true, ..>(x));
         let end = argmax::<seq>(float(tokens));
         linear::<d_joint, bias = false>(x[seq = end])
     }
@@ -58,7 +55,7 @@ model! {
         param positions: [places, d_model] = normal(0.02);
         let class = rearrange::<[1, d_model]>(class);
         let x = positions + concat::<places>(class, rearrange::<[images, (rows, columns), d_model]>(x));
-        let x = encoder::<false, heads, hidden, layers, epsilon>(layer_norm::<epsilon = epsilon>(x));
+        let x = encoder::<false, ..>(layer_norm::<epsilon = epsilon>(x));
         linear::<d_joint, bias = false>(layer_norm::<epsilon = epsilon>(x[places = 0]))
     }
 

@@ -19,6 +19,17 @@ pub struct Config {
     values: Vec<(&'static str, Value)>,
     /// Keys that the file may lack, as their default is what is declared.
     optional: Vec<&'static str>,
+    /// Keys that the file may lack, with their default.
+    defaults: Vec<(&'static str, Meant)>,
+}
+
+/// The value of a key that a file lacks.
+#[derive(Clone, Debug)]
+enum Meant {
+    /// The same for all files.
+    Value(Value),
+    /// It follows from the rest of the file.
+    Of(fn(&Value) -> Option<Value>),
 }
 
 /// A key whose value is a function of a constant.
@@ -34,6 +45,38 @@ impl Config {
     /// The file of a model of this type.
     pub fn new(model_type: &str) -> Self {
         Self::default().value("model_type", model_type)
+    }
+
+    /// The file of a relative of Llama, with the defaults of `LlamaConfig`: older files lack `head_dim` or `num_key_value_heads`. The header has
+    /// the constants `vocab`, `d_model`, `heads`, `kv_heads`, `hidden`, `layers` and `theta`.
+    pub fn llama(model_type: &str) -> Self {
+        Self::new(model_type)
+            .constants([
+                ("vocab_size", "vocab"),
+                ("hidden_size", "d_model"),
+                ("num_attention_heads", "heads"),
+                ("num_key_value_heads", "kv_heads"),
+                ("intermediate_size", "hidden"),
+                ("num_hidden_layers", "layers"),
+                ("rope_parameters.rope_theta", "theta"),
+            ])
+            .value("hidden_act", "silu")
+            .value("attention_bias", false)
+            .or_else("num_key_value_heads", |file| {
+                file.get("num_attention_heads").cloned()
+            })
+            .or_else("head_dim", |file| {
+                let size = |key| file.get(key).and_then(Value::as_u64);
+                let width = size("hidden_size")?.checked_div(size("num_attention_heads")?);
+                width.map(Value::from)
+            })
+            .or("hidden_act", "silu")
+            .or("attention_bias", false)
+            .or("mlp_bias", false)
+            .or("rms_norm_eps", 1e-6)
+            .or("rope_parameters.rope_theta", 10000.0)
+            .or("tie_word_embeddings", false)
+            .or("use_sliding_window", false)
     }
 
     /// The values of these keys are those of constants in the header: `("hidden_size", "d_model")`.
@@ -74,6 +117,18 @@ impl Config {
         self
     }
 
+    /// A file without the key, or with `null`, means this value.
+    pub fn or(mut self, key: &'static str, value: impl Into<Value>) -> Self {
+        self.defaults.push((key, Meant::Value(value.into())));
+        self
+    }
+
+    /// A file without the key, or with `null`, means what follows from its other keys, if these are there.
+    pub fn or_else(mut self, key: &'static str, of: fn(&Value) -> Option<Value>) -> Self {
+        self.defaults.push((key, Meant::Of(of)));
+        self
+    }
+
     /// Compares the file in this folder with the constants of `M`.
     ///
     /// # Errors
@@ -99,7 +154,7 @@ impl Config {
             (computed.key, number.unwrap_or(declared))
         });
         let declared = constants.chain(computed).chain(self.values());
-        let differences = self.differences(declared, &with_new_names(file));
+        let differences = self.differences(declared, file);
         if !differences.is_empty() {
             bail!(
                 "the network is declared otherwise:\n{}",
@@ -116,9 +171,9 @@ impl Config {
         found.and_then(|(_, value)| value.as_str()).unwrap_or("")
     }
 
-    /// What a file says that no declaration of the network can have, a line each.
+    /// Values of a file that no declaration of the network can have, a line each.
     pub(crate) fn differing_values(&self, file: &Value) -> Vec<String> {
-        self.differences(self.values(), &with_new_names(file.clone()))
+        self.differences(self.values(), file.clone())
     }
 
     /// The keys of the constants in the header, by name, with what this file has for them.
@@ -128,10 +183,14 @@ impl Config {
     ) -> BTreeMap<&'static str, (&'static str, Option<Value>)> {
         let file = with_new_names(file.clone());
         let constants = self.constants.iter();
-        let value = |key| found(&file, key).filter(|value| !value.is_null());
-        let constants = constants.map(|&(key, name)| (name, (key, value(key).cloned())));
+        let value = |key| {
+            stated(&file, key)
+                .cloned()
+                .or_else(|| self.meant(key, &file))
+        };
+        let constants = constants.map(|&(key, name)| (name, (key, value(key))));
         let computed = self.computed.iter().map(|computed| {
-            let number = found(&file, computed.key).and_then(Value::as_f64);
+            let number = value(computed.key).as_ref().and_then(Value::as_f64);
             let number = number.map(|number| json!((computed.inverse)(number)));
             (computed.name, (computed.key, number))
         });
@@ -146,20 +205,42 @@ impl Config {
     fn differences(
         &self,
         declared: impl Iterator<Item = (&'static str, Value)>,
-        file: &Value,
+        file: Value,
     ) -> Vec<String> {
-        let lines = declared.filter_map(|(key, declared)| match found(file, key) {
-            None if self.optional.contains(&key) => None,
-            None => Some(format!(
-                "  {key}: declared {declared}, and the file has none"
-            )),
-            Some(found) if is_same(found, &declared) => None,
-            Some(found) => Some(format!(
-                "  {key}: declared {declared}, and the file has {found}"
-            )),
+        let file = with_new_names(file);
+        let lines = declared.filter_map(|(key, declared)| {
+            let has = match (found(&file, key), self.meant(key, &file)) {
+                (Some(found), _) if is_same(found, &declared) => return None,
+                (None | Some(Value::Null), Some(meant)) if is_same(&meant, &declared) => {
+                    return None;
+                }
+                (None | Some(Value::Null), Some(meant)) => format!("none, which means {meant}"),
+                (None, None) if self.optional.contains(&key) => return None,
+                (None, None) => "none".into(),
+                (Some(found), _) => found.to_string(),
+            };
+            Some(format!(
+                "  {key}: declared {declared}, and the file has {has}"
+            ))
         });
         lines.collect()
     }
+
+    /// The value that a file means which lacks the key.
+    fn meant(&self, key: &str, file: &Value) -> Option<Value> {
+        // A family has other defaults than its relatives.
+        let mut defaults = self.defaults.iter().rev();
+        let (_, default) = defaults.find(|(of, _)| *of == key)?;
+        match default {
+            Meant::Value(value) => Some(value.clone()),
+            Meant::Of(of) => of(file),
+        }
+    }
+}
+
+/// The value at a path, if it is not `null`.
+fn stated<'f>(file: &'f Value, key: &str) -> Option<&'f Value> {
+    found(file, key).filter(|value| !value.is_null())
 }
 
 /// The value at a path.

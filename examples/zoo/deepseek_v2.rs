@@ -16,19 +16,12 @@ model! {
 
     /// In training, each head has its keys and values.
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        deepseek_v2::<
-            vocab, d_model, heads, q_rank, rank, rot, nope, value, dense, layers, hidden, experts, groups, best_groups, chosen, expert_hidden,
-            shared, routed_scale, theta, factor, original_max_len, mscale,
-        >(tokens)
+        deepseek_v2::<..>(tokens)
     }
 
     /// The same with queries that are brought to the latents: a session caches the latents alone.
     fn decode(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        deepseek_v2::<
-            vocab, d_model, heads, q_rank, rank, rot, nope, value, dense, layers, hidden, experts, groups, best_groups, chosen, expert_hidden,
-            shared, routed_scale, theta, factor, original_max_len, mscale, true,
-            tied = deepseek_v2,
-        >(tokens)
+        deepseek_v2::<absorbed = true, .., tied = deepseek_v2>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -42,13 +35,13 @@ model! {
     ) -> [batch, seq, vocab] {
         let mut x = embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         repeat dense, name = dense {
-            x += mla::<heads, q_rank, rank, rot, nope, value, theta, factor, original_max_len, mscale, absorbed>(rms_norm(x));
+            x += mla::<..>(rms_norm(x));
             x += feed_forward::<hidden, activation = swiglu>(rms_norm(x));
         }
         repeat { layers - dense } {
-            x += mla::<heads, q_rank, rank, rot, nope, value, theta, factor, original_max_len, mscale, absorbed>(rms_norm(x));
+            x += mla::<..>(rms_norm(x));
             let y = rms_norm(x);
-            let routed = moe::<experts, groups, best_groups, chosen, expert_hidden>(y);
+            let routed = moe::<hidden = expert_hidden, ..>(y);
             x += routed_scale * routed + feed_forward::<{ shared * expert_hidden }, activation = swiglu>(y);
         }
         linear::<vocab, bias = false>(rms_norm(x))

@@ -16,7 +16,7 @@ model! {
 
     /// The token of the class, the registers, and the patches. A patch that is masked is read as a learned token.
     fn forward(image: [batch, channels, height, width], masked: bool[batch, patches] = false) -> [batch, tokens, d_model] {
-        dinov2::<patch, d_model, heads, { ratio * d_model }, layers, registers, epsilon>(image, masked)
+        dinov2::<hidden = { ratio * d_model }, ..>(image, masked)
     }
 
     /// `Dinov2WithRegistersModel` of `transformers`.

@@ -11,7 +11,7 @@ model! {
     pub struct DistilBert<vocab = 30522, d_model = 768, heads = 12, hidden = 3072, layers = 6, max_len = 512>;
 
     fn forward(tokens: ids[batch, seq], keep: bool[batch, seq] = true) -> [batch, seq, vocab] {
-        distilbert::<vocab, d_model, heads, hidden, layers, max_len>(tokens, keep)
+        distilbert::<..>(tokens, keep)
     }
 
     /// Labels that are `vocab` do not count.

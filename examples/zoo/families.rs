@@ -13,7 +13,7 @@ pub struct Family {
     pub name: &'static str,
     /// The network of the module.
     pub network: &'static str,
-    /// What it is compared with.
+    /// The comparison of its `config.json`.
     pub config: fn() -> Config,
     /// The tensors of the checkpoint in this folder.
     weights: fn(&Checkpoint<'_>) -> Result<WeightMap>,
@@ -123,7 +123,7 @@ pub fn of_config(config: &Value) -> Result<Family> {
 }
 
 impl Family {
-    /// Which tensor of the files in this folder is which parameter.
+    /// The map of the files in this folder.
     ///
     /// # Errors
     /// If the config has no number that the map needs, or the header of a file cannot be read.

@@ -10,13 +10,11 @@ model! {
     /// `google/gemma-2-2b`: 2.6 billion parameters.
     pub struct Gemma2<
         vocab = 256000, d_model = 2304, heads = 8, kv_heads = 4, head_dim = 256, hidden = 9216, layers = 26, window = 4096,
-        scale = 0.0625, cap = 50.0, final_cap = 30.0, theta = 10000.0, epsilon = 1e-6,
+        scalar = 256, cap = 50.0, final_cap = 30.0, theta = 10000.0, epsilon = 1e-6,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gemma2::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, cap, final_cap, theta, epsilon,
-        >(tokens)
+        gemma2::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -26,23 +24,23 @@ model! {
     /// `Gemma2ForCausalLM` of `transformers`.
     pub block gemma2(
         tokens: ids[batch, seq],
-        vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, cap, final_cap, theta, epsilon,
+        vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scalar, cap, final_cap, theta, epsilon,
     ) -> [batch, seq, vocab] {
         let mut x = sqrt(d_model) * embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         repeat { layers / 2 } {
-            x = layer::<true, heads, kv_heads, head_dim, hidden, window, scale, cap, theta, epsilon, name = local>(x);
-            x = layer::<false, heads, kv_heads, head_dim, hidden, window, scale, cap, theta, epsilon, name = global>(x);
+            x = layer::<true, .., name = local>(x);
+            x = layer::<false, .., name = global>(x);
         }
         let logits = linear::<tied = embedding>(rms_norm::<epsilon = epsilon, gain = one_plus>(x));
         final_cap * tanh(logits / final_cap)
     }
 
     block layer(
-        x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scale, cap, theta, epsilon,
+        x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scalar, cap, theta, epsilon,
     ) -> [batch, seq, n] {
         let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = input_layernorm>(x);
         let y = attention::<
-            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, position = rope(theta), scale = scale,
+            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, position = rope(theta), scale = 1.0 / sqrt(scalar),
             softcap = cap, bias = false, name = self_attn,
         >(y);
         let x = x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_attention_layernorm>(y);
@@ -63,18 +61,13 @@ pub fn config() -> Config {
             ("head_dim", "head_dim"),
             ("intermediate_size", "hidden"),
             ("num_hidden_layers", "layers"),
+            ("query_pre_attn_scalar", "scalar"),
             ("sliding_window", "window"),
             ("attn_logit_softcapping", "cap"),
             ("final_logit_softcapping", "final_cap"),
             ("rms_norm_eps", "epsilon"),
             ("rope_parameters.rope_theta", "theta"),
         ])
-        .computed(
-            "query_pre_attn_scalar",
-            "scale",
-            |scale| scale.powi(-2),
-            |scalar| scalar.powf(-0.5),
-        )
         .value("rope_parameters.rope_type", "default")
         .value("hidden_activation", "gelu_pytorch_tanh")
         .value("attention_bias", false)

@@ -10,13 +10,11 @@ model! {
     /// `google/gemma-3-1b-pt`: 1 billion parameters.
     pub struct Gemma3<
         vocab = 262144, d_model = 1152, heads = 4, kv_heads = 1, head_dim = 256, hidden = 6912, layers = 26, window = 512,
-        scale = 0.0625, theta = 1000000.0, local_theta = 10000.0,
+        scalar = 256, theta = 1000000.0, local_theta = 10000.0, epsilon = 1e-6,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gemma3::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, theta, local_theta,
-        >(tokens)
+        gemma3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -25,27 +23,27 @@ model! {
 
     /// `Gemma3ForCausalLM` of `transformers`.
     pub block gemma3(
-        tokens: ids[batch, seq], vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, theta, local_theta,
+        tokens: ids[batch, seq], vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scalar, theta, local_theta, epsilon,
     ) -> [batch, seq, vocab] {
         let mut x = sqrt(d_model) * embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         repeat { layers / 6 } {
-            repeat 5, name = local { x = layer::<true, heads, kv_heads, head_dim, hidden, window, scale, local_theta>(x); }
-            x = layer::<false, heads, kv_heads, head_dim, hidden, window, scale, theta, name = global>(x);
+            repeat 5, name = local { x = layer::<true, theta = local_theta, ..>(x); }
+            x = layer::<false, .., name = global>(x);
         }
-        repeat { layers % 6 }, name = rest { x = layer::<true, heads, kv_heads, head_dim, hidden, window, scale, local_theta>(x); }
-        linear::<tied = embedding>(rms_norm::<gain = one_plus>(x))
+        repeat { layers % 6 }, name = rest { x = layer::<true, theta = local_theta, ..>(x); }
+        linear::<tied = embedding>(rms_norm::<epsilon = epsilon, gain = one_plus>(x))
     }
 
-    block layer(x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scale, theta) -> [batch, seq, n] {
-        let y = rms_norm::<gain = one_plus, name = input_layernorm>(x);
+    block layer(x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scalar, theta, epsilon) -> [batch, seq, n] {
+        let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = input_layernorm>(x);
         let y = attention::<
-            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, position = rope(theta), scale = scale,
-            qk_norm = rms(gain = one_plus), bias = false, name = self_attn,
+            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, position = rope(theta), scale = 1.0 / sqrt(scalar),
+            qk_norm = rms(gain = one_plus, epsilon = epsilon), bias = false, name = self_attn,
         >(y);
-        let x = x + rms_norm::<gain = one_plus, name = post_attention_layernorm>(y);
-        let y = rms_norm::<gain = one_plus, name = pre_feedforward_layernorm>(x);
+        let x = x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_attention_layernorm>(y);
+        let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = pre_feedforward_layernorm>(x);
         let y = feed_forward::<hidden, activation = geglu_tanh, name = mlp>(y);
-        x + rms_norm::<gain = one_plus, name = post_feedforward_layernorm>(y)
+        x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_feedforward_layernorm>(y)
     }
 }
 
@@ -58,8 +56,10 @@ pub fn config() -> Config {
             ("num_attention_heads", "heads"),
             ("num_key_value_heads", "kv_heads"),
             ("head_dim", "head_dim"),
+            ("rms_norm_eps", "epsilon"),
             ("intermediate_size", "hidden"),
             ("num_hidden_layers", "layers"),
+            ("query_pre_attn_scalar", "scalar"),
             ("sliding_window", "window"),
             ("rope_parameters.full_attention.rope_theta", "theta"),
             (
@@ -67,16 +67,8 @@ pub fn config() -> Config {
                 "local_theta",
             ),
         ])
-        .computed(
-            "query_pre_attn_scalar",
-            "scale",
-            |scale| scale.powi(-2),
-            |scalar| scalar.powf(-0.5),
-        )
         .value("rope_parameters.full_attention.rope_type", "default")
         .value("rope_parameters.sliding_attention.rope_type", "default")
-        // The norms of queries and keys have this epsilon.
-        .value("rms_norm_eps", 1e-6)
         .value("hidden_activation", "gelu_pytorch_tanh")
         .value("attention_bias", false)
         .value("tie_word_embeddings", true)

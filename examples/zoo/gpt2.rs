@@ -11,7 +11,7 @@ model! {
     pub struct Gpt2<vocab = 50257, d_model = 768, heads = 12, layers = 12, max_len = 1024, epsilon = 1e-5>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gpt2::<vocab, d_model, heads, layers, { 4 * d_model }, max_len, epsilon>(tokens)
+        gpt2::<hidden = { 4 * d_model }, ..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {

@@ -14,7 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gpt_neox::<vocab, d_model, heads, hidden, layers, { (rotary_pct * (d_model / heads) as f64) as usize }, theta, epsilon>(tokens)
+        gpt_neox::<rotary = { (rotary_pct * (d_model / heads) as f64) as usize }, ..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {

@@ -14,9 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gpt_oss::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, window, limit, theta, factor, original_max_len, epsilon,
-        >(tokens)
+        gpt_oss::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -30,12 +28,8 @@ model! {
     ) -> [batch, seq, vocab] {
         let mut x = embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         repeat { layers / 2 } {
-            x = layer::<
-                true, heads, kv_heads, head_dim, hidden, experts, chosen, window, limit, theta, factor, original_max_len, epsilon, name = local,
-            >(x);
-            x = layer::<
-                false, heads, kv_heads, head_dim, hidden, experts, chosen, window, limit, theta, factor, original_max_len, epsilon, name = global,
-            >(x);
+            x = layer::<true, .., name = local>(x);
+            x = layer::<false, .., name = global>(x);
         }
         linear::<vocab, bias = false>(rms_norm::<epsilon = epsilon>(x))
     }
@@ -47,7 +41,7 @@ model! {
             heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, normalizer = sink,
             position = rope(theta, scaling = yarn(factor, original_max_len, truncate = false)),
         >(rms_norm::<epsilon = epsilon>(x));
-        x + moe::<experts, chosen, hidden, limit>(rms_norm::<epsilon = epsilon>(x))
+        x + moe::<..>(rms_norm::<epsilon = epsilon>(x))
     }
 
     /// The experts that a router prefers, with gates that are limited.

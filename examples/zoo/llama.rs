@@ -14,9 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        llama::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, factor, low, high, original_max_len, epsilon, tied,
-        >(tokens)
+        llama::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -43,18 +41,11 @@ model! {
 
 /// The values of its `config.json`.
 pub fn config() -> Config {
-    Config::new("llama")
+    Config::llama("llama")
         .constants([
-            ("vocab_size", "vocab"),
-            ("hidden_size", "d_model"),
-            ("num_attention_heads", "heads"),
-            ("num_key_value_heads", "kv_heads"),
             ("head_dim", "head_dim"),
-            ("intermediate_size", "hidden"),
-            ("num_hidden_layers", "layers"),
             ("rms_norm_eps", "epsilon"),
             ("tie_word_embeddings", "tied"),
-            ("rope_parameters.rope_theta", "theta"),
             ("rope_parameters.factor", "factor"),
             ("rope_parameters.low_freq_factor", "low"),
             ("rope_parameters.high_freq_factor", "high"),
@@ -64,10 +55,7 @@ pub fn config() -> Config {
             ),
         ])
         .value("rope_parameters.rope_type", "llama3")
-        .value("hidden_act", "silu")
-        .value("attention_bias", false)
         .value("mlp_bias", false)
-        .optional(["attention_bias", "mlp_bias"])
 }
 
 /// Its files.

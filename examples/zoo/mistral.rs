@@ -14,7 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        mistral::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, theta, epsilon>(tokens)
+        mistral::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -38,23 +38,15 @@ model! {
 
 /// The values of its `config.json`.
 pub fn config() -> Config {
-    Config::new("mistral")
+    Config::llama("mistral")
         .constants([
-            ("vocab_size", "vocab"),
-            ("hidden_size", "d_model"),
-            ("num_attention_heads", "heads"),
-            ("num_key_value_heads", "kv_heads"),
             ("head_dim", "head_dim"),
-            ("intermediate_size", "hidden"),
-            ("num_hidden_layers", "layers"),
             ("sliding_window", "window"),
             ("rms_norm_eps", "epsilon"),
-            ("rope_parameters.rope_theta", "theta"),
         ])
         .value("rope_parameters.rope_type", "default")
-        .value("hidden_act", "silu")
         .value("tie_word_embeddings", false)
-        .optional(["head_dim", "tie_word_embeddings"])
+        .or("num_key_value_heads", 8)
 }
 
 /// Its files.

@@ -14,7 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        mixtral::<vocab, d_model, heads, kv_heads, hidden, layers, experts, chosen, theta, epsilon>(tokens)
+        mixtral::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -30,7 +30,7 @@ model! {
             x += attention::<heads, kv_heads = kv_heads, mask = causal, position = rope(theta), bias = false>(
                 rms_norm::<epsilon = epsilon>(x),
             );
-            x += moe::<experts, chosen, hidden>(rms_norm::<epsilon = epsilon>(x));
+            x += moe::<..>(rms_norm::<epsilon = epsilon>(x));
         }
         linear::<vocab, bias = false>(rms_norm::<epsilon = epsilon>(x))
     }
@@ -47,24 +47,19 @@ model! {
 
 /// The values of its `config.json`.
 pub fn config() -> Config {
-    Config::new("mixtral")
+    Config::llama("mixtral")
         .constants([
-            ("vocab_size", "vocab"),
-            ("hidden_size", "d_model"),
-            ("num_attention_heads", "heads"),
-            ("num_key_value_heads", "kv_heads"),
-            ("intermediate_size", "hidden"),
-            ("num_hidden_layers", "layers"),
             ("num_local_experts", "experts"),
             ("num_experts_per_tok", "chosen"),
             ("rms_norm_eps", "epsilon"),
-            ("rope_parameters.rope_theta", "theta"),
         ])
         .value("rope_parameters.rope_type", "default")
-        .value("hidden_act", "silu")
         .value("sliding_window", ())
         .value("tie_word_embeddings", false)
         .optional(["sliding_window"])
+        .or("num_key_value_heads", 8)
+        .or("rms_norm_eps", 1e-5)
+        .or("rope_parameters.rope_theta", 1000000.0)
 }
 
 /// Its files, of a model with this number of experts.

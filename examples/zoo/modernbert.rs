@@ -14,7 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq], keep: bool[batch, seq] = true) -> [batch, seq, vocab] {
-        modernbert::<vocab, d_model, heads, hidden, layers, window, theta, local_theta, epsilon>(tokens, keep)
+        modernbert::<..>(tokens, keep)
     }
 
     /// Labels that are `vocab` do not count.
@@ -28,10 +28,10 @@ model! {
     ) -> [batch, seq, vocab] {
         let x = embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         let x = layer_norm::<epsilon = epsilon, bias = false>(x);
-        let mut x = layer::<false, false, heads, hidden, window, theta, epsilon, name = first>(x, keep);
+        let mut x = layer::<false, false, .., name = first>(x, keep);
         repeat { layers / 3 } {
-            repeat 2, name = local { x = layer::<true, true, heads, hidden, window, local_theta, epsilon>(x, keep); }
-            x = layer::<false, true, heads, hidden, window, theta, epsilon, name = global>(x, keep);
+            repeat 2, name = local { x = layer::<true, true, theta = local_theta, ..>(x, keep); }
+            x = layer::<false, true, .., name = global>(x, keep);
         }
         let x = layer_norm::<epsilon = epsilon, bias = false, name = final_norm>(x);
         let x = gelu(linear::<d_model, bias = false, name = dense>(x));

@@ -11,7 +11,7 @@ model! {
     pub struct Opt<vocab = 50272, d_model = 768, heads = 12, hidden = 3072, layers = 12, max_len = 2048>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        opt::<vocab, d_model, heads, hidden, layers, max_len>(tokens)
+        opt::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {

@@ -14,7 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        phi3::<vocab, d_model, heads, kv_heads, hidden, layers, window, theta, epsilon>(tokens)
+        phi3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -38,23 +38,13 @@ model! {
 
 /// The values of its `config.json`.
 pub fn config() -> Config {
-    Config::new("phi3")
-        .constants([
-            ("vocab_size", "vocab"),
-            ("hidden_size", "d_model"),
-            ("num_attention_heads", "heads"),
-            ("num_key_value_heads", "kv_heads"),
-            ("intermediate_size", "hidden"),
-            ("num_hidden_layers", "layers"),
-            ("sliding_window", "window"),
-            ("rms_norm_eps", "epsilon"),
-            ("rope_parameters.rope_theta", "theta"),
-        ])
+    Config::llama("phi3")
+        .constants([("sliding_window", "window"), ("rms_norm_eps", "epsilon")])
         .value("rope_parameters.rope_type", "default")
         .value("rope_parameters.partial_rotary_factor", 1)
-        .value("hidden_act", "silu")
         .value("tie_word_embeddings", false)
-        .optional(["rope_parameters.partial_rotary_factor"])
+        .or("rms_norm_eps", 1e-5)
+        .or("rope_parameters.partial_rotary_factor", 1.0)
 }
 
 /// Its files.

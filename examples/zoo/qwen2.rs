@@ -14,7 +14,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen2::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon, tied>(tokens)
+        qwen2::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -39,22 +39,11 @@ model! {
 
 /// The values of its `config.json`.
 pub fn config() -> Config {
-    Config::new("qwen2")
-        .constants([
-            ("vocab_size", "vocab"),
-            ("hidden_size", "d_model"),
-            ("num_attention_heads", "heads"),
-            ("num_key_value_heads", "kv_heads"),
-            ("intermediate_size", "hidden"),
-            ("num_hidden_layers", "layers"),
-            ("rms_norm_eps", "epsilon"),
-            ("tie_word_embeddings", "tied"),
-            ("rope_parameters.rope_theta", "theta"),
-        ])
+    Config::llama("qwen2")
+        .constants([("rms_norm_eps", "epsilon"), ("tie_word_embeddings", "tied")])
         .value("rope_parameters.rope_type", "default")
-        .value("hidden_act", "silu")
         .value("use_sliding_window", false)
-        .optional(["use_sliding_window"])
+        .or("num_key_value_heads", 32)
 }
 
 /// Its files.

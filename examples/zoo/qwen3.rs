@@ -10,11 +10,11 @@ model! {
     /// `Qwen/Qwen3-0.6B`: 596 million parameters.
     pub struct Qwen3<
         vocab = 151936, d_model = 1024, heads = 16, kv_heads = 8, head_dim = 128, hidden = 3072, layers = 28, theta = 1000000.0,
-        tied = true,
+        tied = true, epsilon = 1e-6,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen3::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, tied>(tokens)
+        qwen3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -23,41 +23,32 @@ model! {
 
     /// `Qwen3ForCausalLM` of `transformers`.
     pub block qwen3(
-        tokens: ids[batch, seq], vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, tied,
+        tokens: ids[batch, seq], vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, tied, epsilon,
     ) -> [batch, seq, vocab] {
         let mut x = embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         repeat layers {
             x += attention::<
-                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), qk_norm = rms, bias = false,
-            >(rms_norm(x));
-            x += feed_forward::<hidden, activation = swiglu>(rms_norm(x));
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), qk_norm = rms(epsilon = epsilon), bias = false,
+            >(rms_norm::<epsilon = epsilon>(x));
+            x += feed_forward::<hidden, activation = swiglu>(rms_norm::<epsilon = epsilon>(x));
         }
-        let x = rms_norm(x);
+        let x = rms_norm::<epsilon = epsilon>(x);
         if tied { linear::<tied = embedding>(x) } else { linear::<vocab, bias = false>(x) }
     }
 }
 
 /// The values of its `config.json`.
 pub fn config() -> Config {
-    Config::new("qwen3")
+    Config::llama("qwen3")
         .constants([
-            ("vocab_size", "vocab"),
-            ("hidden_size", "d_model"),
-            ("num_attention_heads", "heads"),
-            ("num_key_value_heads", "kv_heads"),
             ("head_dim", "head_dim"),
-            ("intermediate_size", "hidden"),
-            ("num_hidden_layers", "layers"),
+            ("rms_norm_eps", "epsilon"),
             ("tie_word_embeddings", "tied"),
-            ("rope_parameters.rope_theta", "theta"),
         ])
         .value("rope_parameters.rope_type", "default")
-        // The norms of queries and keys have this epsilon.
-        .value("rms_norm_eps", 1e-6)
-        .value("hidden_act", "silu")
-        .value("attention_bias", false)
         .value("use_sliding_window", false)
-        .optional(["attention_bias", "use_sliding_window"])
+        .or("num_key_value_heads", 32)
+        .or("head_dim", 128)
 }
 
 /// Its files.

@@ -7,11 +7,11 @@ model! {
     /// `Qwen/Qwen3-30B-A3B`: 31 billion parameters, of which a token reads 3 billion.
     pub struct Qwen3Moe<
         vocab = 151936, d_model = 2048, heads = 32, kv_heads = 4, head_dim = 128, hidden = 768, layers = 48, experts = 128, chosen = 8,
-        theta = 1000000.0,
+        theta = 1000000.0, epsilon = 1e-6,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen3_moe::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, theta>(tokens)
+        qwen3_moe::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -20,16 +20,16 @@ model! {
 
     /// `Qwen3MoeForCausalLM` of `transformers`.
     pub block qwen3_moe(
-        tokens: ids[batch, seq], vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, theta,
+        tokens: ids[batch, seq], vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, theta, epsilon,
     ) -> [batch, seq, vocab] {
         let mut x = embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         repeat layers {
             x += attention::<
-                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), qk_norm = rms, bias = false,
-            >(rms_norm(x));
-            x += moe::<experts, chosen, hidden>(rms_norm(x));
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = causal, position = rope(theta), qk_norm = rms(epsilon = epsilon), bias = false,
+            >(rms_norm::<epsilon = epsilon>(x));
+            x += moe::<..>(rms_norm::<epsilon = epsilon>(x));
         }
-        linear::<vocab, bias = false>(rms_norm(x))
+        linear::<vocab, bias = false>(rms_norm::<epsilon = epsilon>(x))
     }
 
     /// The experts that a router prefers, with their shares of the preference.
@@ -51,6 +51,7 @@ pub fn config() -> Config {
             ("num_attention_heads", "heads"),
             ("num_key_value_heads", "kv_heads"),
             ("head_dim", "head_dim"),
+            ("rms_norm_eps", "epsilon"),
             ("moe_intermediate_size", "hidden"),
             ("num_hidden_layers", "layers"),
             ("num_local_experts", "experts"),
@@ -64,8 +65,6 @@ pub fn config() -> Config {
         .value("mlp_only_layers", Vec::<usize>::new())
         .value("use_sliding_window", false)
         .value("attention_bias", false)
-        // The norms of queries and keys have this epsilon.
-        .value("rms_norm_eps", 1e-6)
         .value("tie_word_embeddings", false)
         .optional(["attention_bias", "use_sliding_window"])
 }

@@ -13,7 +13,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq], keep: bool[batch, seq] = true) -> [batch, seq, vocab] {
-        roberta::<vocab, d_model, heads, hidden, layers, max_len, types, epsilon>(tokens, keep)
+        roberta::<..>(tokens, keep)
     }
 
     /// Labels that are `vocab` do not count.

@@ -13,7 +13,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        smollm::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon>(tokens)
+        smollm::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -37,23 +37,11 @@ model! {
 
 /// The values of its `config.json`.
 pub fn config() -> Config {
-    Config::new("llama")
-        .constants([
-            ("vocab_size", "vocab"),
-            ("hidden_size", "d_model"),
-            ("num_attention_heads", "heads"),
-            ("num_key_value_heads", "kv_heads"),
-            ("intermediate_size", "hidden"),
-            ("num_hidden_layers", "layers"),
-            ("rms_norm_eps", "epsilon"),
-            ("rope_parameters.rope_theta", "theta"),
-        ])
+    Config::llama("llama")
+        .constants([("rms_norm_eps", "epsilon")])
         .value("rope_parameters.rope_type", "default")
-        .value("hidden_act", "silu")
-        .value("attention_bias", false)
         .value("mlp_bias", false)
         .value("tie_word_embeddings", true)
-        .optional(["attention_bias", "mlp_bias"])
 }
 
 /// Its files.

@@ -13,7 +13,7 @@ model! {
     >;
 
     fn forward(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        t5::<vocab, d_model, heads, head_dim, hidden, layers, buckets, max_distance, epsilon>(source, keep, tokens)
+        t5::<..>(source, keep, tokens)
     }
 
     fn loss(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -26,9 +26,9 @@ model! {
         vocab, d_model, heads, head_dim, hidden, layers, buckets, max_distance, epsilon,
     ) -> [batch, seq, vocab] {
         let x = embedding::<vocab, d_model>(source);
-        let memory = encoder::<heads, head_dim, hidden, layers, buckets, max_distance, epsilon>(x, keep);
+        let memory = encoder::<reach = max_distance, ..>(x, keep);
         let x = embedding::<tied = embedding>(tokens);
-        let x = decoder::<heads, head_dim, hidden, layers, buckets, max_distance, epsilon>(x, memory, keep);
+        let x = decoder::<reach = max_distance, ..>(x, memory, keep);
         linear::<vocab, bias = false>(x)
     }
 

@@ -13,7 +13,7 @@ model! {
     >;
 
     fn forward(image: [batch, channels, height, width]) -> [batch, classes] {
-        vit::<patch, { height / patch * (width / patch) + 1 }, d_model, heads, hidden, layers, classes, epsilon>(image)
+        vit::<places = { height / patch * (width / patch) + 1 }, ..>(image)
     }
 
     fn loss(image: [batch, channels, height, width], targets: ids[batch]) -> [] {

@@ -1,10 +1,7 @@
 //! Whisper (Radford et al. 2022): an encoder of spectrograms behind two convolutions, and a decoder of texts.
 
-use crate::Config;
-use attn::{
-    checkpoint::layout::{Rule, WeightMap},
-    model,
-};
+use crate::{Config, bart};
+use attn::{checkpoint::layout::WeightMap, model};
 
 model! {
     /// `openai/whisper-tiny`: 38 million parameters. A spectrogram has 30 seconds.
@@ -13,7 +10,7 @@ model! {
     >;
 
     fn forward(mel: [batch, mels, frames], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        whisper::<vocab, places, d_model, heads, hidden, layers, max_len>(mel, tokens)
+        whisper::<..>(mel, tokens)
     }
 
     fn loss(mel: [batch, mels, frames], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -68,26 +65,8 @@ pub fn config() -> Config {
 
 /// Its files.
 pub fn weights() -> WeightMap {
-    let map = |names: &[(&str, &str)]| {
-        WeightMap::new(names.iter().map(|&(ours, theirs)| Rule::new(ours, theirs)))
-    };
-    let layer = map(&[
-        ("attention.*", "self_attn.*"),
-        ("attention.o_proj.*", "self_attn.out_proj.*"),
-        ("layer_norm.*", "self_attn_layer_norm.*"),
-        ("feed_forward.up_proj.*", "fc1.*"),
-        ("feed_forward.down_proj.*", "fc2.*"),
-    ]);
-    let encoder = layer
-        .clone()
-        .and(map(&[("layer_norm_2.*", "final_layer_norm.*")]));
-    let decoder = layer.and(map(&[
-        ("cross.*", "encoder_attn.*"),
-        ("cross.o_proj.*", "encoder_attn.out_proj.*"),
-        ("layer_norm_2.*", "encoder_attn_layer_norm.*"),
-        ("layer_norm_3.*", "final_layer_norm.*"),
-    ]));
-    let ends = map(&[
+    let [encoder, decoder] = bart::layers();
+    let ends = bart::renamed(&[
         ("conv1.*", "encoder.conv1.*"),
         ("conv2.*", "encoder.conv2.*"),
         ("positions.weight", "encoder.embed_positions.weight"),

@@ -17,6 +17,18 @@ exact! {
         }
     } (batch: 2, seq: 5) (tokens: ids((batch, seq), 11));
 
+    adapted {
+        struct M<vocab = 11, d_model = WIDTH, layers = 2, lora(rank = 2, dropout = 0.25, on = ["q_proj", "v_proj", "up_proj", "linear"])>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = embedding::<vocab, d_model>(tokens);
+            repeat layers {
+                x += attention::<heads = 2, mask = causal, dropout = 0.1>(layer_norm(x));
+                x += feed_forward::<12, activation = swiglu>(layer_norm(x));
+            }
+            linear::<vocab>(layer_norm(x))
+        }
+    } (batch: 2, seq: 5) (tokens: ids((batch, seq), 11));
+
     tied_llama {
         struct M<vocab = 300, d_model = 8, layers = 2>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {

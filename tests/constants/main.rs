@@ -5,7 +5,7 @@
     reason = "a test that unwraps fails where it should"
 )]
 
-use attn::{dfdx::prelude::*, model};
+use attn::{attention, dfdx::prelude::*, model};
 use support::tensors::{Named, flat, parameters};
 
 const RATIO: f64 = 0.75;
@@ -36,6 +36,62 @@ fn numbers_of_the_header_are_operands_and_keys() {
     }
     let gradients = model.forward_mut(x.leaky_traced()).sum().backward();
     assert_eq!(gradients.get(&model.gain.weight).array(), [-5.0; 4]);
+}
+
+const WIDTH: usize = 8;
+
+/// The macro knows these roots as tokens alone: rustc evaluates them, and the rules about them.
+mod roots {
+    use super::*;
+
+    attention! {
+        pub struct Layer<heads = 2, d_model = WIDTH, scale = 1.0 / sqrt(WIDTH / 2), qk_norm = l2(epsilon = 0.5 * sqrt(RATIO))>;
+    }
+
+    model! {
+        pub struct Net<width = WIDTH, rate = 1.0 / sqrt(width)>;
+
+        fn forward(x: [batch, seq, width]) -> [batch, seq, width] {
+            let y = attention::<2, scale = 1.0 / sqrt(width / 2), qk_norm = l2(epsilon = 0.5 * sqrt(RATIO))>(x);
+            rate * rms_norm::<epsilon = sqrt(RATIO)>(y)
+        }
+    }
+}
+
+mod numbers {
+    use super::*;
+
+    attention! {
+        pub struct Layer<heads = 2, d_model = 8, scale = 0.5, qk_norm = l2(epsilon = 0.4330127018922193)>;
+    }
+
+    model! {
+        pub struct Net;
+
+        fn forward(x: [batch, seq, 8]) -> [batch, seq, 8] {
+            let y = attention::<2, scale = 0.5, qk_norm = l2(epsilon = 0.4330127018922193)>(x);
+            0.35355339059327373 * rms_norm::<epsilon = 0.8660254037844386>(y)
+        }
+    }
+}
+
+#[test]
+fn square_roots_of_constants_are_numbers() {
+    let built = |seed| Cpu::seed_from_u64(seed);
+    let x: Tensor<Rank3<2, 3, 8>, f64, Cpu> = built(5).sample_normal();
+    let of_roots = built(6).build_module::<roots::Layer, f64>();
+    let of_numbers = built(6).build_module::<numbers::Layer, f64>();
+    let [found, expected] = [
+        flat(&of_roots.forward(x.clone())),
+        flat(&of_numbers.forward(x.clone())),
+    ];
+    assert_eq!(found, expected);
+    let of_roots = built(7).build_module::<roots::Net, f64>();
+    let of_numbers = built(7).build_module::<numbers::Net, f64>();
+    assert_eq!(
+        flat(&of_roots.forward(x.clone())),
+        flat(&of_numbers.forward(x))
+    );
 }
 
 model! {

@@ -388,6 +388,27 @@ fn a_learned_tensor_offers_sizes_and_its_distributions() {
 }
 
 #[test]
+fn the_header_of_a_model_offers_adapters_and_their_keys() {
+    let header = |typed: &str| {
+        format!(
+            "attn::model! {{
+                pub struct Model<d = 8, {typed}>;
+                fn forward(x: [batch, d]) -> [batch, d] {{ linear::<d>(x) }}
+            }}"
+        )
+    };
+    check(&header("lo$0"), &[&["lora", "memory"]]);
+    let keys = ["alpha", "dropout", "on", "rank", "rslora", "save"];
+    for typed in [
+        "lora($0)",
+        "lora(ra$0)",
+        "lora(rank = 2, on = [\"linear\"], s$0)",
+    ] {
+        check(&header(typed), &[&keys]);
+    }
+}
+
+#[test]
 fn attend_offers_its_keys_words_and_axes() {
     for typed in [
         "attend::<$0>(x, x, x)",

@@ -54,7 +54,7 @@ impl Bytes {
 /// Declares a model with each of its plans, and compares them with a model that keeps all.
 macro_rules! plans {
     (
-        $name:ident <$($size:ident = $value:tt),*> ($($axis:ident = $length:expr),*) { $($functions:tt)* }
+        $name:ident <$($size:ident = $value:tt),* $(; lora $lora:tt)?> ($($axis:ident = $length:expr),*) { $($functions:tt)* }
         |$dev:ident| $input:expr; $([$plan:ident $index:literal])*
     ) => {
         mod $name {
@@ -63,13 +63,13 @@ macro_rules! plans {
             macro_rules! declare {
                 (keeps all) => {
                     attn::model! {
-                        pub(super) struct M<$($size = $value,)*>;
+                        pub(super) struct M<$($size = $value,)* $(lora $lora)?>;
                         $($functions)*
                     }
                 };
                 ($amount:tt $unit:ident) => {
                     attn::model! {
-                        pub(super) struct M<$($size = $value,)* memory = $amount $unit for ($($axis = $length),*)>;
+                        pub(super) struct M<$($size = $value,)* $(lora $lora,)? memory = $amount $unit for ($($axis = $length),*)>;
                         $($functions)*
                     }
                 };
@@ -233,6 +233,21 @@ plans! {
     }
     |dev| tensor::<_, f32>("x", (2, 6, Const::<8>));
     [p1 1] [p3 3] [p5 5] [p7 7] [p9 9]
+}
+
+plans! {
+    adapted <d = 8; lora(rank = 2, dropout = 0.25, on = ["q_proj", "v_proj", "up_proj", "down_proj"])> (batch = 2, seq = 7) {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut x = x;
+            repeat 3 {
+                x += attention::<heads = 2, mask = causal>(layer_norm(x));
+                x += feed_forward::<20, activation = swiglu>(layer_norm(x));
+            }
+            x
+        }
+    }
+    |dev| tensor::<_, f32>("x", (2, 7, Const::<8>));
+    [p1 1] [p4 4] [p9 9]
 }
 
 plans! {

@@ -13,6 +13,7 @@ mod dropout;
 mod encoder_decoder;
 mod facts;
 mod facts_of_any_type;
+mod forks;
 mod initial;
 mod maps;
 mod mistakes;

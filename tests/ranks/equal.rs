@@ -83,6 +83,14 @@ fn with_clipping_frozen_parameters_and_a_schedule() {
 }
 
 #[test]
+fn with_adapters_alone() {
+    check(
+        |model: Adapting<f64, Cpu>| model.trainer(adamw()).only_adapters().clip(1.0),
+        F64,
+    );
+}
+
+#[test]
 fn with_muon() {
     let config = || MuonConfig {
         lr: 0.01,

@@ -47,6 +47,26 @@ model! {
     }
 }
 
+model! {
+    /// With adapters that have dropout, and norms that are trained whole.
+    pub struct Adapting<vocab = 11, d_model = 8, lora(
+        rank = 2, alpha = 8, dropout = 0.25, on = ["q_proj", "v_proj", "up_proj", "linear"], save = ["layer_norm"],
+    )>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d_model>(tokens);
+        repeat 2 {
+            x = x + attention::<2, mask = causal, position = rope>(layer_norm(x));
+            x = x + feed_forward::<hidden = 12>(layer_norm(x));
+        }
+        linear::<vocab>(layer_norm(x))
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
 type Tokens = Tensor<(usize, usize), usize, Cpu>;
 pub(crate) type Batch = (Tokens, Tokens);
 
@@ -91,7 +111,7 @@ macro_rules! models {
     )*};
 }
 
-models!(Gpt of f64, Gpt of f32, Dropping of f64);
+models!(Gpt of f64, Gpt of f32, Dropping of f64, Adapting of f64);
 
 /// The losses and norms of some steps on a rank.
 pub(crate) fn steps<E: Element, M: Model<E>, A: Algorithm>(

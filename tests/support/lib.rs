@@ -42,6 +42,8 @@ pub mod declared;
 #[cfg(feature = "dfdx")]
 pub mod gradients;
 #[cfg(feature = "dfdx")]
+pub mod onnx;
+#[cfg(feature = "dfdx")]
 pub mod parameters;
 #[cfg(feature = "dfdx")]
 pub mod reference;

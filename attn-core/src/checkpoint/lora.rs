@@ -7,7 +7,8 @@
 //! ```
 //!
 //! [`save`] writes such a folder, which `PeftModel.from_pretrained(network, folder)` reads, and [`load`] reads one of PEFT. Both take the
-//! [map](super::layout) of the network without adapters: [`WeightMap::identity`] where the names are the same.
+//! [map](super::layout) of the network without adapters: [`WeightMap::identity`] where the names are the same. Layers that are
+//! [trained whole](crate::Lora::save) are in the files, too, under the names that PEFT gives its `modules_to_save`.
 //!
 //! ```
 //! use attn::{
@@ -41,7 +42,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use dfdx::{nn::TensorCollection, tensor_ops::Device};
 use serde_json::{Map, Value, json};
@@ -79,14 +84,19 @@ where
     let folder = folder.as_ref();
     disk::create_folder(folder)?;
     let weights = folder.join(WEIGHTS);
-    save_mapped(model, &map.clone().adapters(), &weights)?;
+    save_mapped(model, &map.clone().adapters_and(M::LORA.save), &weights)?;
     // The names are those of the file, which the map knows.
     let archive = Archive::open(&weights)?;
-    let targets = archive.tensors().filter_map(|(name, _)| {
-        let layer = adapted_layer(name.strip_prefix(PEFT_PREFIX)?)?;
-        name.contains(".lora_A.").then(|| layer.to_owned())
-    });
-    let config = config(&M::LORA, targets.collect());
+    let names = archive.tensors();
+    let names = names.filter_map(|(name, _)| name.strip_prefix(PEFT_PREFIX));
+    let mut layers = [BTreeSet::new(), BTreeSet::new()];
+    for name in names {
+        match adapted_layer(name) {
+            Some(layer) => layers[0].insert(layer.to_owned()),
+            None => layers[1].insert(name.rsplit_once('.').unwrap_or((name, "")).0.to_owned()),
+        };
+    }
+    let config = config(&M::LORA, layers);
     let path = folder.join(CONFIG);
     disk::replace(&path, |file| {
         let written = serde_json::to_writer_pretty(file, &config);
@@ -97,8 +107,9 @@ where
     })
 }
 
-/// What `LoraConfig` of PEFT saves, as far as it is said here.
-fn config(lora: &Lora, targets: Vec<String>) -> Value {
+/// The fields of PEFT's `LoraConfig` that a declaration determines.
+fn config(lora: &Lora, [targets, whole]: [BTreeSet<String>; 2]) -> Value {
+    let whole = (!whole.is_empty()).then_some(whole);
     json!({
         "peft_type": "LORA",
         "task_type": null,
@@ -109,6 +120,7 @@ fn config(lora: &Lora, targets: Vec<String>) -> Value {
         "lora_dropout": lora.dropout,
         "use_rslora": lora.rslora,
         "target_modules": targets,
+        "modules_to_save": whole,
         "bias": "none",
         "fan_in_fan_out": false,
     })
@@ -121,7 +133,7 @@ fn config(lora: &Lora, targets: Vec<String>) -> Value {
 ///
 /// # Errors
 /// The errors of [`Archive::load_mapped`], and [`Problem::Adapters`] if the config has another rank or scale, or what this crate does
-/// not compute, such as DoRA. The error lists all. The model does not change then.
+/// not compute, such as DoRA. The error lists all of these, and the tensors that differ. The model does not change then.
 #[doc(alias("from_pretrained", "PeftModel", "set_peft_model_state_dict"))]
 pub fn load<M, E, D>(
     model: &mut M,
@@ -136,22 +148,24 @@ where
 {
     let folder = folder.as_ref();
     let path = folder.join(CONFIG);
-    check_config(&path, &M::LORA).map_err(|problem| problem.at(&path))?;
-    let archive = Archive::open(folder.join(WEIGHTS))?;
-    archive.load_mapped(model, &map.clone().adapters(), options)
+    let config = read_config(&path).map_err(|problem| problem.at(&path))?;
+    let mut problems = differences(&config, &M::LORA);
+    let map = map.clone().adapters_and(M::LORA.save);
+    let archive = Archive::open(folder.join(WEIGHTS));
+    if problems.is_empty() {
+        return archive?.load_mapped(model, &map, options);
+    }
+    // The error has the differences of the tensors, too.
+    let checked = archive.and_then(|archive| archive.check_mapped(model, &map, options));
+    problems.extend(checked.err().map(|error| error.problem.to_string()));
+    Err(Problem::Adapters(problems).at(&path))
 }
 
-fn check_config(path: &Path, lora: &Lora) -> Result<(), Problem> {
+fn read_config(path: &Path) -> Result<Map<String, Value>, Problem> {
     let text = fs::read(path).map_err(Problem::io("read"))?;
-    let config = serde_json::from_slice(&text).map_err(|error| Problem::Json {
+    serde_json::from_slice(&text).map_err(|error| Problem::Json {
         reason: error.to_string(),
-    });
-    let config: Map<String, Value> = config?;
-    let problems = differences(&config, lora);
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(Problem::Adapters(problems)),
-    }
+    })
 }
 
 /// The differences of a config from the declaration.
@@ -177,13 +191,7 @@ fn differences(config: &Map<String, Value>, lora: &Lora) -> Vec<String> {
     let text = format!("and the model declares `rslora = {}`", lora.rslora);
     differs("use_rslora", is_same, text);
     // These change what is computed, and have no counterpart.
-    for key in [
-        "use_dora",
-        "rank_pattern",
-        "alpha_pattern",
-        "modules_to_save",
-        "lora_bias",
-    ] {
+    for key in ["use_dora", "rank_pattern", "alpha_pattern", "lora_bias"] {
         let is_empty = match of(key) {
             Value::Null | Value::Bool(false) => true,
             Value::Object(map) => map.is_empty(),

@@ -12,13 +12,10 @@ use super::{
 };
 use crate::{Element, kernel::norm::Gain};
 
-/// Keeps the root and its gradient finite for a vector of zeros.
-const EPSILON: f64 = 1e-6;
-
-/// `x / sqrt(mean(x^2) + 1e-6) * gain`, over the width of each head.
+/// `x / sqrt(mean(x^2) + epsilon) * gain`, over the width of each head.
 ///
 /// Zhang and Sennrich, "Root mean square layer normalization" (2019), equation 4; on queries and keys as in Qwen 3, and with
-/// [`Gain::OnePlus`] as in Gemma 3. PyTorch: `torch.nn.RMSNorm(width, eps=1e-6)`.
+/// [`Gain::OnePlus`] as in Gemma 3. PyTorch: `torch.nn.RMSNorm(width, eps=epsilon)`.
 pub fn rms_norm<
     B: Dim,
     S: Dim,
@@ -30,6 +27,7 @@ pub fn rms_norm<
 >(
     x: Heads<B, H, S, W, E, D, T>,
     gain: Gain<&Tensor<Rank1<W>, E, D>>,
+    epsilon: f64,
 ) -> Result<Heads<B, H, S, W, E, D, T>, D::Err> {
     let shape = *x.shape();
     let is_offset = matches!(gain, Gain::OnePlus(_));
@@ -41,7 +39,7 @@ pub fn rms_norm<
         };
     }
     let mean = x.retaped::<T>().try_square()?.try_mean::<_, Axis<3>>()?;
-    let rms = mean.try_add(E::of(EPSILON))?.try_sqrt()?;
+    let rms = mean.try_add(E::of(epsilon))?.try_sqrt()?;
     let normed = x.try_div(rms.try_broadcast_like::<_, Axis<3>>(&shape)?)?;
     let gain = match gain {
         None => return Ok(normed),
@@ -51,7 +49,7 @@ pub fn rms_norm<
     normed.try_mul(gain.try_broadcast_like::<_, Axes3<0, 1, 2>>(&shape)?)
 }
 
-/// `x / sqrt(sum(x^2) + 1e-6)`, over the width of each head.
+/// `x / sqrt(sum(x^2) + epsilon)`, over the width of each head.
 ///
 /// Henry et al., "Query-key normalization for transformers" (2020), which also has a learned or fixed scale of the scores. PyTorch:
 /// `torch.nn.functional.normalize(x, dim=-1)`, which bounds the length from below instead of adding an epsilon.
@@ -65,13 +63,14 @@ pub fn l2_norm<
     T: Tape<E, D>,
 >(
     x: Heads<B, H, S, W, E, D, T>,
+    epsilon: f64,
 ) -> Result<Heads<B, H, S, W, E, D, T>, D::Err> {
     let shape = *x.shape();
     if is_empty(&shape) {
         return Ok(x);
     }
     let sum = x.retaped::<T>().try_square()?.try_sum::<_, Axis<3>>()?;
-    let length = sum.try_add(E::of(EPSILON))?.try_sqrt()?;
+    let length = sum.try_add(E::of(epsilon))?.try_sqrt()?;
     x.try_div(length.try_broadcast_like::<_, Axis<3>>(&shape)?)
 }
 
@@ -82,6 +81,8 @@ mod tests {
     use super::*;
     use crate::testing::*;
 
+    const EPSILON: f64 = 1e-6;
+
     type X<E> = Heads<usize, 2, usize, 3, E, Cpu, NoneTape>;
 
     fn check<E: Element>([b, s]: [usize; 2], tolerance: f64)
@@ -90,8 +91,8 @@ mod tests {
     {
         let x: X<E> = tensor((b, Const, s, Const), 1);
         let gain: Tensor<Rank1<3>, E, Cpu> = tensor((Const,), 2);
-        let rms = rms_norm(x.clone(), Gain::Factor(&gain)).unwrap();
-        let l2 = l2_norm(x.clone()).unwrap();
+        let rms = rms_norm(x.clone(), Gain::Factor(&gain), EPSILON).unwrap();
+        let l2 = l2_norm(x.clone(), EPSILON).unwrap();
         let x = values(&x);
         let gain = values(&gain);
         let squares = |b_, h, s_| {
@@ -126,18 +127,20 @@ mod tests {
         let view = |x: &Tensor<(usize, usize, Const<2>, Const<3>), f64, Cpu>| -> Traced<_> {
             x.leaky_trace().permute::<_, Axes4<0, 2, 1, 3>>()
         };
-        check_gradient(&x, |x| rms_norm(view(x), Gain::Factor(&gain)).unwrap());
-        check_gradient(&gain, |gain| {
-            rms_norm(view(&x), Gain::Factor(gain)).unwrap()
+        check_gradient(&x, |x| {
+            rms_norm(view(x), Gain::Factor(&gain), EPSILON).unwrap()
         });
-        check_gradient(&x, |x| l2_norm(view(x)).unwrap());
+        check_gradient(&gain, |gain| {
+            rms_norm(view(&x), Gain::Factor(gain), EPSILON).unwrap()
+        });
+        check_gradient(&x, |x| l2_norm(view(x), EPSILON).unwrap());
 
         let row: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 1);
         check_gradient(&row, |x| {
             let x: Traced<(usize, Const<2>, usize, Const<3>)> = x
                 .leaky_trace()
                 .broadcast_like::<_, Axes3<0, 1, 2>>(&(2, Const, 3, Const));
-            rms_norm(x, Gain::Factor(&gain)).unwrap()
+            rms_norm(x, Gain::Factor(&gain), EPSILON).unwrap()
         });
     }
 
@@ -146,15 +149,15 @@ mod tests {
         let x: X<f64> = Cpu::default().zeros_like(&(1, Const, 1, Const));
         let gain: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 2);
         assert_eq!(
-            values(&rms_norm(x.clone(), Gain::Factor(&gain)).unwrap()),
+            values(&rms_norm(x.clone(), Gain::Factor(&gain), EPSILON).unwrap()),
             [0.0; 6]
         );
-        assert_eq!(values(&l2_norm(x.clone()).unwrap()), [0.0; 6]);
+        assert_eq!(values(&l2_norm(x.clone(), EPSILON).unwrap()), [0.0; 6]);
         let finite = |g: Vec<f64>| assert!(g.iter().all(|g| g.is_finite() && *g != 0.0));
         finite(gradient(&x, |x| {
-            rms_norm(x.leaky_trace(), Gain::Factor(&gain)).unwrap()
+            rms_norm(x.leaky_trace(), Gain::Factor(&gain), EPSILON).unwrap()
         }));
-        finite(gradient(&x, |x| l2_norm(x.leaky_trace()).unwrap()));
+        finite(gradient(&x, |x| l2_norm(x.leaky_trace(), EPSILON).unwrap()));
     }
 
     #[test]
@@ -162,7 +165,7 @@ mod tests {
         let x: X<f64> = tensor((2, Const, 0, Const), 1);
         let gain: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 2);
         let gradients =
-            backward_of_nothing(rms_norm(x.leaky_trace(), Gain::Factor(&gain)).unwrap());
+            backward_of_nothing(rms_norm(x.leaky_trace(), Gain::Factor(&gain), EPSILON).unwrap());
         assert_eq!(values(&gradients.get(&gain)), [0.0; 3]);
     }
 }

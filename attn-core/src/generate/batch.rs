@@ -67,31 +67,80 @@ impl<E: Element> Sessions<E> {
         sampling: Sampling,
         stop: &'s [usize],
     ) -> Result<GeneratedBatch<'s, E>, GenerateError> {
+        let sequences = Continued::of(prompts, &sampling)?;
+        self.prefill(prompts)?;
+        Ok(GeneratedBatch::new(self, sequences, stop))
+    }
+
+    /// Continues one prompt several times: every sequence becomes a fork of the first one behind the prompt, which is read once and whose keys and
+    /// values stand in memory once. The seed of sequence `i` is `sampling.seed + i`.
+    ///
+    /// ```
+    /// use attn::{generate::Sampling, prelude::*};
+    ///
+    /// model! {
+    ///     struct Gpt<vocab = 65, d_model = 16>;
+    ///
+    ///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+    ///         let x = embedding::<vocab, d_model>(tokens);
+    ///         linear::<vocab>(x + attention::<heads = 2, mask = causal, position = rope>(layer_norm(x)))
+    ///     }
+    /// }
+    ///
+    /// let model = AutoDevice::default().build_module::<Gpt, f32>();
+    /// let mut sessions = model.sessions(3, 50)?;
+    /// let samples = sessions.generate_samples(&[3, 1, 4], Sampling::default(), &[0])?.continuations(20)?;
+    /// assert_eq!(samples.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// `transformers`: `num_return_sequences` of `generate`; vLLM: `SamplingParams(n=3)`.
+    ///
+    /// # Errors
+    /// As [`Session::generate`](super::Session::generate), for the first sequence; or if there is none.
+    #[doc(alias("num_return_sequences", "best_of", "n"))]
+    pub fn generate_samples<'s>(
+        &'s mut self,
+        prompt: &[usize],
+        sampling: Sampling,
+        stop: &'s [usize],
+    ) -> Result<GeneratedBatch<'s, E>, GenerateError> {
+        let sequences = Continued::of(&vec![prompt; self.lens().len()], &sampling)?;
+        self.prefill_samples(prompt)?;
+        Ok(GeneratedBatch::new(self, sequences, stop))
+    }
+}
+
+impl Continued {
+    /// A sequence for each prompt, with seeds of their own.
+    fn of(prompts: &[&[usize]], sampling: &Sampling) -> Result<Vec<Self>, SamplingError> {
         let sequences = prompts.iter().zip(0..).map(|(prompt, number)| {
             let seed = sampling.seed.wrapping_add(number);
             let sampling = Sampling {
                 seed,
                 ..sampling.clone()
             };
-            Ok(Continued {
+            Ok(Self {
                 sampler: Sampler::new(sampling)?,
                 tokens: prompt.to_vec(),
                 read: prompt.len(),
                 ended: false,
             })
         });
-        let sequences = sequences.collect::<Result<Vec<_>, SamplingError>>()?;
-        self.prefill(prompts)?;
-        Ok(GeneratedBatch {
-            sessions: self,
-            stop,
-            sequences,
-            ended: false,
-        })
+        sequences.collect()
     }
 }
 
-impl<E: Element> GeneratedBatch<'_, E> {
+impl<'s, E: Element> GeneratedBatch<'s, E> {
+    fn new(sessions: &'s mut Sessions<E>, sequences: Vec<Continued>, stop: &'s [usize]) -> Self {
+        Self {
+            sessions,
+            stop,
+            sequences,
+            ended: false,
+        }
+    }
+
     /// The continuations, each of up to `count` tokens.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ struct ActiveBeam<E: Element> {
 
 impl<E: Element> Session<E> {
     /// The likeliest continuations of the sequence and a prompt, best first: one per beam, or fewer if there are no more. The
-    /// session itself does not change.
+    /// session itself does not change. The beams are [forks](Self::fork), which share what they have in common.
     ///
     /// In every round each continuation is extended by every token, and the likeliest of the results are kept. The search ends when as many
     /// continuations have ended as there are beams and none of the others has a better score so far, or where the session is full. This finds
@@ -62,7 +62,7 @@ impl<E: Element> Session<E> {
     ///
     /// # Errors
     /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; if the prompt does not fit; if there is no
-    /// memory for a copy of the session for each beam; or if the model's results are not finite.
+    /// memory for the tokens of each beam; or if the model's results are not finite.
     pub fn beam_search(
         &self,
         prompt: &[usize],

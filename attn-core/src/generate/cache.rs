@@ -2,13 +2,15 @@
 
 use super::{
     key_window::KeyWindow,
+    memory::CacheMemory,
+    pages::Pages,
     tokens::{Capacity, NewTokens, Span},
 };
 use crate::{
     Error,
     kernel::{
         Buffer, Kernels, Matrix, MatrixMut,
-        attention::{Attention, Positions, decode, head_transform},
+        attention::{Attention, PAGE_ROWS, Positions, decode, head_transform},
     },
     memory::can_allocate,
 };
@@ -21,9 +23,11 @@ pub(super) const MAX_NEW: usize = 128;
 ///
 /// Both are cached after their transforms: keys are rotated by their position. When the cache is full, rows that no later query
 /// attends to are evicted. So a window of `W` keys takes the memory of `W` and some more, for any length of the sequence.
-#[derive(Debug)]
+///
+/// A clone shares the rows, in pages. A cache that evicts rows moves the others, so it is one page.
+#[derive(Clone, Debug)]
 pub struct Cache<E> {
-    keys: Rows<E>,
+    keys: Pages<E>,
     values: Values<E>,
     sequences: Vec<Sequence>,
     key_window: KeyWindow,
@@ -32,9 +36,9 @@ pub struct Cache<E> {
 }
 
 /// Where the values are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Values<E> {
-    Apart(Rows<E>),
+    Apart(Pages<E>),
     /// They are columns of the keys, from this one on.
     InKeys(usize),
 }
@@ -45,72 +49,6 @@ struct Sequence {
     len: usize,
     /// The number of evicted rows after the first rows, which are kept.
     dropped: usize,
-}
-
-/// `[sequences, rows, width]`, in one allocation: the operating system provides a page when a row is first written.
-#[derive(Clone, Debug)]
-pub(super) struct Rows<E> {
-    numbers: Vec<E>,
-    width: usize,
-}
-
-impl<E: Kernels> Rows<E> {
-    pub(super) fn new(rows: usize, width: usize) -> Self {
-        Self {
-            numbers: vec![E::ZERO; rows * width],
-            width,
-        }
-    }
-
-    /// `len` rows from `start` on.
-    pub(super) fn rows(&self, start: usize, len: usize) -> Matrix<'_, E> {
-        let numbers = &self.numbers[start * self.width..][..len * self.width];
-        Matrix::new(numbers, len, self.width)
-    }
-
-    /// `len` rows from `start` on, mutable.
-    pub(super) fn rows_mut(&mut self, start: usize, len: usize) -> MatrixMut<'_, E> {
-        let numbers = &mut self.numbers[start * self.width..][..len * self.width];
-        MatrixMut::new(numbers, len, self.width)
-    }
-
-    /// The number of elements that are allocated.
-    pub(super) fn elements(&self) -> usize {
-        self.numbers.len()
-    }
-
-    /// Moves the rows `from..end` to `to`.
-    fn shift(&mut self, from: usize, end: usize, to: usize) {
-        let width = self.width;
-        self.numbers
-            .copy_within(from * width..end * width, to * width);
-    }
-}
-
-impl<E: Kernels> Clone for Cache<E> {
-    /// Copies the rows of the tokens so far. The rest is memory that the system provides when it is written, as in a new cache.
-    fn clone(&self) -> Self {
-        let copy = |from: &Rows<E>| {
-            let mut to = Rows::new(self.sequences.len() * self.rows, from.width);
-            for (number, sequence) in self.sequences.iter().enumerate() {
-                let first = number * self.rows;
-                let mut rows = to.rows_mut(first, sequence.len);
-                rows.as_mut_slice()
-                    .copy_from_slice(from.rows(first, sequence.len).values());
-            }
-            to
-        };
-        Self {
-            keys: copy(&self.keys),
-            values: match &self.values {
-                Values::Apart(values) => Values::Apart(copy(values)),
-                Values::InKeys(start) => Values::InKeys(*start),
-            },
-            sequences: self.sequences.clone(),
-            key_window: self.key_window,
-            rows: self.rows,
-        }
-    }
 }
 
 impl<E: Kernels> Cache<E> {
@@ -163,7 +101,8 @@ impl<E: Kernels> Cache<E> {
         };
         let rows = capacity.min(key_window.kept + key_window.window + MAX_NEW);
         check_memory::<E, Dev>(sequences, rows, widths)?;
-        let [keys, values] = widths.map(|width| Rows::new(sequences * rows, width));
+        let rows_of_page = if rows < capacity { rows } else { PAGE_ROWS };
+        let [keys, values] = widths.map(|width| Pages::new(sequences, rows, rows_of_page, width));
         Ok(Self {
             keys,
             values: in_keys.map_or(Values::Apart(values), Values::InKeys),
@@ -173,18 +112,38 @@ impl<E: Kernels> Cache<E> {
         })
     }
 
-    /// The number of elements that are allocated.
-    pub fn elements(&self) -> usize {
-        self.keys.elements()
-            + match &self.values {
-                Values::Apart(values) => values.elements(),
-                Values::InKeys(_) => 0,
-            }
+    /// The memory of the rows, in numbers.
+    pub fn memory(&self) -> CacheMemory {
+        self.pages().map(Pages::memory).sum()
+    }
+
+    fn pages(&self) -> impl Iterator<Item = &Pages<E>> {
+        let values = match &self.values {
+            Values::Apart(values) => Some(values),
+            Values::InKeys(_) => None,
+        };
+        [&self.keys].into_iter().chain(values)
+    }
+
+    fn pages_mut(&mut self) -> impl Iterator<Item = &mut Pages<E>> {
+        let values = match &mut self.values {
+            Values::Apart(values) => Some(values),
+            Values::InKeys(_) => None,
+        };
+        [&mut self.keys].into_iter().chain(values)
     }
 
     /// Clears a sequence.
     pub fn reset(&mut self, sequence: usize) {
         self.sequences[sequence] = Sequence::default();
+        self.pages_mut()
+            .for_each(|pages| pages.truncate(sequence, 0));
+    }
+
+    /// Makes a sequence a fork of another one.
+    pub fn copy(&mut self, from: usize, to: usize) {
+        self.sequences[to] = self.sequences[from].clone();
+        self.pages_mut().for_each(|pages| pages.copy(from, to));
     }
 
     /// The fewest tokens that a sequence can be cut to: a query behind them attends to no evicted row.
@@ -198,8 +157,11 @@ impl<E: Kernels> Cache<E> {
 
     /// Cuts a sequence to `len` tokens, not fewer than [`shortest`](Self::shortest).
     pub fn truncate(&mut self, sequence: usize, len: usize) {
-        let sequence = &mut self.sequences[sequence];
-        sequence.len = sequence.len.min(len.saturating_sub(sequence.dropped));
+        let of = &mut self.sequences[sequence];
+        let len = of.len.min(len.saturating_sub(of.dropped));
+        of.len = len;
+        self.pages_mut()
+            .for_each(|pages| pages.truncate(sequence, len));
     }
 
     /// The attention of new tokens to those before them and to each other. Their keys and values are added to the cache.
@@ -245,10 +207,9 @@ impl<E: Kernels> Cache<E> {
             kept: self.key_window.kept,
             dropped: sequence.dropped,
         };
-        let first = span.sequence * self.rows;
-        let keys = self.keys.rows(first, sequence.len);
+        let keys = self.keys.read(span.sequence, sequence.len);
         let values = match &self.values {
-            Values::Apart(values) => values.rows(first, sequence.len),
+            Values::Apart(values) => values.read(span.sequence, sequence.len),
             Values::InKeys(start) => keys.some_cols(*start..start + attention.sizes.value_width),
         };
         let output = span.of(&mut output);
@@ -271,16 +232,11 @@ impl<E: Kernels> Cache<E> {
         // Even a mask that attends to the first keys only needs the new ones.
         let needed = (span.first + 1).saturating_sub(window.max(1) + cut);
         let dead = needed.saturating_sub(kept + sequence.dropped);
-        let first = span.sequence * self.rows;
-        let values = match &mut self.values {
-            Values::Apart(values) => Some(values),
-            Values::InKeys(_) => None,
-        };
-        for rows in [&mut self.keys].into_iter().chain(values) {
-            rows.shift(first + kept + dead, first + sequence.len, first + kept);
-        }
+        let alive = kept + dead..sequence.len;
         sequence.len -= dead;
         sequence.dropped += dead;
+        self.pages_mut()
+            .for_each(|pages| pages.shift(span.sequence, alive.clone(), kept));
     }
 
     fn push(
@@ -291,19 +247,21 @@ impl<E: Kernels> Cache<E> {
         v: Matrix<'_, E>,
     ) {
         let sequence = &mut self.sequences[span.sequence];
-        let start = span.sequence * self.rows + sequence.len;
-        let len = span.rows.len();
+        let rows = sequence.len..sequence.len + span.rows.len();
         let heads = attention.sizes.kv_heads;
         let keys = (&attention.key, k, &mut self.keys);
         let values = match &mut self.values {
             Values::Apart(values) => Some((&attention.value, v, values)),
             Values::InKeys(_) => None,
         };
-        for (transform, x, rows) in [keys].into_iter().chain(values) {
-            let transform = transform.from(span.first);
-            head_transform(&transform, 1, len, heads, x, rows.rows_mut(start, len));
+        for (transform, x, pages) in [keys].into_iter().chain(values) {
+            pages.write(span.sequence, rows.clone(), |some, to| {
+                let transform = transform.from(span.first + some.start);
+                let len = some.len();
+                head_transform(&transform, 1, len, heads, x.some_rows(some), to);
+            });
         }
-        sequence.len += len;
+        sequence.len = rows.end;
     }
 }
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    cache::{Rows, check_memory},
-    session::SequenceState,
+    cache::check_memory, decoder::SequenceState, memory::CacheMemory, pages::Pages,
     tokens::NewTokens,
 };
 use crate::{
@@ -52,8 +51,8 @@ pub trait DecodeWithContext<
 /// The keys and values of the contexts of all sequences, for one attention, after their transforms.
 #[derive(Debug)]
 pub struct ContextCache<E> {
-    keys: Rows<E>,
-    values: Rows<E>,
+    keys: Pages<E>,
+    values: Pages<E>,
     /// The number of rows of a sequence.
     len: usize,
 }
@@ -75,10 +74,14 @@ impl<E: Kernels> ContextCache<E> {
         let (batch, len) = (sizes.batch, sizes.key);
         check_memory::<E, Dev>(batch, len, [k.cols(), v.cols()])?;
         let of = |transform, x: Matrix<'_, E>| {
-            let mut rows = Rows::new(batch * len, x.cols());
-            let to = rows.rows_mut(0, batch * len);
-            head_transform(transform, batch, len, sizes.kv_heads, x, to);
-            rows
+            let mut pages = Pages::new(batch, len, len, x.cols());
+            for sequence in 0..batch {
+                let x = x.some_rows(sequence * len..(sequence + 1) * len);
+                pages.write(sequence, 0..len, |_, to| {
+                    head_transform(transform, 1, len, sizes.kv_heads, x, to);
+                });
+            }
+            pages
         };
         Ok(Self {
             keys: of(&attention.key, k),
@@ -89,7 +92,8 @@ impl<E: Kernels> ContextCache<E> {
 
     /// The number of elements that are allocated.
     pub fn elements(&self) -> usize {
-        self.keys.elements() + self.values.elements()
+        let memory = [&self.keys, &self.values].map(Pages::memory);
+        memory.iter().map(|memory| memory.capacity).sum()
     }
 
     /// The attention of new tokens to the context of their sequence. `lse` gets the logarithms of the sums, `[heads, tokens]`.
@@ -111,8 +115,8 @@ impl<E: Kernels> ContextCache<E> {
                 kept: self.len,
                 dropped: 0,
             };
-            let first = span.sequence * self.len;
-            let [keys, values] = [&self.keys, &self.values].map(|rows| rows.rows(first, self.len));
+            let [keys, values] =
+                [&self.keys, &self.values].map(|pages| pages.read(span.sequence, self.len));
             let q = q.some_rows(span.rows.clone());
             let output = span.of(&mut output);
             let mut sums = Buffer::uninit(attention.sizes.heads * q.rows());
@@ -151,7 +155,10 @@ impl<C, E: Kernels> SequenceState for ContextState<C, E> {
 
     fn truncate(&mut self, _: usize, _: usize) {}
 
-    fn elements(&self) -> usize {
-        self.cache.elements()
+    /// The context of the other sequence stays its own.
+    fn copy(&mut self, _: usize, _: usize) {}
+
+    fn memory(&self) -> CacheMemory {
+        CacheMemory::of(self.cache.elements(), Arc::strong_count(&self.cache) > 1)
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{
     cache::Cache,
+    decoder::SequenceState,
     key_rows::KeyRows,
-    session::SequenceState,
+    memory::CacheMemory,
     tokens::{Capacity, NewTokens},
 };
 use crate::{
@@ -59,19 +60,31 @@ impl<C, E: Kernels, const READ: usize> Clone for DecodeState<C, E, READ> {
 impl<C, E: Kernels, const READ: usize> SequenceState for DecodeState<C, E, READ> {
     fn reset(&mut self, sequence: usize) {
         self.cache.reset(sequence);
+        for rows in &mut self.of_keys {
+            rows.truncate(sequence, 0);
+        }
     }
 
     fn shortest(&self, sequence: usize) -> usize {
         self.cache.shortest(sequence)
     }
 
-    /// The rows that bodies read are written again.
     fn truncate(&mut self, sequence: usize, len: usize) {
         self.cache.truncate(sequence, len);
+        for rows in &mut self.of_keys {
+            rows.truncate(sequence, len);
+        }
     }
 
-    fn elements(&self) -> usize {
-        let of_keys = self.of_keys.iter().map(KeyRows::elements);
-        self.cache.elements() + of_keys.sum::<usize>()
+    fn copy(&mut self, from: usize, to: usize) {
+        self.cache.copy(from, to);
+        for rows in &mut self.of_keys {
+            rows.copy(from, to);
+        }
+    }
+
+    fn memory(&self) -> CacheMemory {
+        let of_keys = self.of_keys.iter().map(KeyRows::memory);
+        of_keys.chain([self.cache.memory()]).sum()
     }
 }

@@ -1,7 +1,9 @@
 //! The values that the body of an attention reads for each key, in a session.
 
 use super::{
-    cache::{Rows, check_memory},
+    cache::check_memory,
+    memory::CacheMemory,
+    pages::Pages,
     tokens::{Capacity, Span},
 };
 use crate::{
@@ -10,10 +12,11 @@ use crate::{
 };
 
 /// The rows of all tokens of the sequences of a session, `[sequences, capacity, width]`: a row is read at the position of its key.
+///
+/// A body reads those of a sequence as one slice, so they are one page, which forks share until one of them writes.
 #[derive(Clone, Debug)]
 pub struct KeyRows<E> {
-    rows: Rows<E>,
-    capacity: usize,
+    rows: Pages<E>,
     width: usize,
 }
 
@@ -29,15 +32,24 @@ impl<E: Kernels> KeyRows<E> {
         } = room;
         check_memory::<E, Dev>(sequences, capacity, [width, 0])?;
         Ok(Self {
-            rows: Rows::new(sequences * capacity, width),
-            capacity,
+            rows: Pages::new(sequences, capacity, capacity, width),
             width,
         })
     }
 
-    /// The number of elements that are allocated.
-    pub fn elements(&self) -> usize {
-        self.rows.elements()
+    /// The memory of the rows, in numbers.
+    pub fn memory(&self) -> CacheMemory {
+        self.rows.memory()
+    }
+
+    /// Makes a sequence a fork of another one.
+    pub fn copy(&mut self, from: usize, to: usize) {
+        self.rows.copy(from, to);
+    }
+
+    /// Gives up the rows of a sequence that it shares and does not have any more.
+    pub fn truncate(&mut self, sequence: usize, len: usize) {
+        self.rows.truncate(sequence, len);
     }
 
     /// Remembers the rows of the new tokens of a sequence, which are among those of all new tokens. Returns the rows of all of its tokens,
@@ -46,16 +58,15 @@ impl<E: Kernels> KeyRows<E> {
     /// # Panics
     /// If there are fewer numbers, or more tokens than the capacity.
     pub fn push(&mut self, span: &Span, new: Matrix<'_, E>) -> &[E] {
-        let start = span.sequence * self.capacity;
-        let mut to = self.rows.rows_mut(start + span.first, span.rows.len());
         // The matrix has the last axis of the value as its width, and a token perhaps several rows.
         let of_span = span.rows.start * self.width..span.rows.end * self.width;
-        let numbers = new.values()[of_span].chunks(self.width.max(1));
-        for (row, numbers) in numbers.enumerate() {
-            to.row_mut(row).copy_from_slice(numbers);
-        }
+        let numbers = &new.values()[of_span];
         let len = span.first + span.rows.len();
-        self.rows.rows(start, len).values()
+        self.rows
+            .write(span.sequence, span.first..len, |_, mut to| {
+                to.as_mut_slice().copy_from_slice(numbers);
+            });
+        self.rows.read_page(span.sequence, len)
     }
 }
 
@@ -82,6 +93,6 @@ mod tests {
         assert_eq!(rows.push(&span(0, 0..1, 2), next), [1.0, 2.0, 4.0]);
         // A sequence that begins again.
         assert_eq!(rows.push(&span(0, 0..1, 0), next), [4.0]);
-        assert_eq!(rows.elements(), 6);
+        assert_eq!(rows.memory(), CacheMemory::of(6, false));
     }
 }

@@ -1,7 +1,8 @@
 //! The state of a causal convolution along the tokens in a session: its last inputs.
 
 use super::{
-    session::SequenceState,
+    decoder::SequenceState,
+    memory::CacheMemory,
     tokens::{Capacity, NewTokens},
 };
 use crate::{
@@ -72,7 +73,13 @@ impl<E: Element> SequenceState for Recent<E> {
 
     fn truncate(&mut self, _: usize, _: usize) {}
 
-    fn elements(&self) -> usize {
-        self.numbers.len()
+    fn copy(&mut self, from: usize, to: usize) {
+        let each = self.rows * self.width;
+        self.numbers
+            .copy_within(from * each..(from + 1) * each, to * each);
+    }
+
+    fn memory(&self) -> CacheMemory {
+        CacheMemory::of(self.numbers.len(), false)
     }
 }

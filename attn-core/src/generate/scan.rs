@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::session::SequenceState;
+use super::{decoder::SequenceState, memory::CacheMemory};
 use crate::Element;
 
 /// The value of a state behind the tokens of each sequence.
@@ -61,7 +61,7 @@ impl<E: Element> StateOfScan<E> {
     }
 }
 
-impl<E> SequenceState for StateOfScan<E> {
+impl<E: Element> SequenceState for StateOfScan<E> {
     fn reset(&mut self, sequence: usize) {
         self.begun[sequence] = false;
     }
@@ -73,8 +73,14 @@ impl<E> SequenceState for StateOfScan<E> {
 
     fn truncate(&mut self, _: usize, _: usize) {}
 
-    fn elements(&self) -> usize {
-        self.values.len() + self.given.len()
+    fn copy(&mut self, from: usize, to: usize) {
+        let [from_place, place] = [self.of(from), self.of(to)];
+        self.values.copy_within(from_place, place.start);
+        self.begun[to] = self.begun[from];
+    }
+
+    fn memory(&self) -> CacheMemory {
+        CacheMemory::of(self.values.len() + self.given.len(), false)
     }
 }
 

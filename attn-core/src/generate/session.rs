@@ -1,129 +1,18 @@
 //! Sessions: sequences that a model continues token by token.
 
-use std::sync::Arc;
-
 use super::{
     SessionError,
     cache::MAX_NEW,
+    decoder::Decoder,
+    memory::CacheMemory,
     tokens::{Capacity, NewTokens},
 };
 use crate::{
     Element, Error,
-    fused::{Array, Quantize, Quantizer, WeightReport},
+    fused::{Array, WeightReport},
     kernel::{Buffer, Matrix, parallel::on_pool, quantized::WeightFormat},
     memory::can_allocate,
 };
-
-/// A decoder of a model: type-erased access to the emitted code.
-pub trait Decoder<E: Element>: Send + Sync {
-    /// Computes the results of the new tokens, a row each, and caches their keys and values.
-    fn decode(&mut self, new: &NewTokens, results: &mut Array<E>);
-
-    /// Clears a sequence.
-    fn reset(&mut self, sequence: usize);
-
-    /// The fewest tokens, but for none, that a sequence can be cut to. Beyond its length if it cannot be cut.
-    fn shortest(&self, sequence: usize) -> usize;
-
-    /// Cuts a sequence to so many tokens.
-    fn truncate(&mut self, sequence: usize, len: usize);
-
-    /// The number of elements that the caches have allocated.
-    fn elements(&self) -> usize;
-
-    /// An independent copy.
-    fn fork(&self) -> Box<dyn Decoder<E>>;
-
-    /// Rounds the weights, unless another decoder has them, too.
-    fn quantize(&mut self, format: WeightFormat) -> Option<WeightReport>;
-}
-
-/// The state of the attentions of a model, or of a part of it.
-pub trait SequenceState {
-    /// Clears a sequence.
-    fn reset(&mut self, sequence: usize);
-
-    /// The fewest tokens, but for none, that a sequence can be cut to, or `usize::MAX` if it cannot be cut.
-    fn shortest(&self, sequence: usize) -> usize;
-
-    /// Cuts a sequence to so many tokens, not fewer than [`shortest`](Self::shortest).
-    fn truncate(&mut self, sequence: usize, len: usize);
-
-    /// The number of elements that are allocated.
-    fn elements(&self) -> usize;
-}
-
-/// The rounds of a loop.
-impl<P: SequenceState> SequenceState for Vec<P> {
-    fn reset(&mut self, sequence: usize) {
-        self.iter_mut().for_each(|past| past.reset(sequence));
-    }
-
-    fn shortest(&self, sequence: usize) -> usize {
-        let each = self.iter().map(|past| past.shortest(sequence));
-        each.max().unwrap_or(0)
-    }
-
-    fn truncate(&mut self, sequence: usize, len: usize) {
-        self.iter_mut()
-            .for_each(|past| past.truncate(sequence, len));
-    }
-
-    fn elements(&self) -> usize {
-        self.iter().map(SequenceState::elements).sum()
-    }
-}
-
-/// The weights of a model, its state, and the function that the macro emits.
-pub struct ModelDecoder<W, P, F> {
-    /// Shared by all forks.
-    pub weights: Arc<W>,
-    /// The state of its attentions.
-    pub past: P,
-    /// The emitted function.
-    pub decode: F,
-}
-
-impl<E, W, P, F> Decoder<E> for ModelDecoder<W, P, F>
-where
-    E: Element,
-    W: Quantize<E> + Send + Sync + 'static,
-    P: SequenceState + Clone + Send + Sync + 'static,
-    F: Fn(&W, &mut P, &NewTokens, &mut Array<E>) + Clone + Send + Sync + 'static,
-{
-    fn decode(&mut self, new: &NewTokens, results: &mut Array<E>) {
-        (self.decode)(&self.weights, &mut self.past, new, results);
-    }
-
-    fn reset(&mut self, sequence: usize) {
-        self.past.reset(sequence);
-    }
-
-    fn shortest(&self, sequence: usize) -> usize {
-        self.past.shortest(sequence)
-    }
-
-    fn truncate(&mut self, sequence: usize, len: usize) {
-        self.past.truncate(sequence, len);
-    }
-
-    fn elements(&self) -> usize {
-        self.past.elements()
-    }
-
-    fn fork(&self) -> Box<dyn Decoder<E>> {
-        Box::new(Self {
-            weights: self.weights.clone(),
-            past: self.past.clone(),
-            decode: self.decode.clone(),
-        })
-    }
-
-    fn quantize(&mut self, format: WeightFormat) -> Option<WeightReport> {
-        let weights = Arc::get_mut(&mut self.weights)?;
-        Some(Quantizer::run(weights, format))
-    }
-}
 
 /// Several sequences that a model continues, each by any number of tokens per call.
 ///
@@ -227,9 +116,20 @@ impl<E: Element> Sessions<E> {
         &mut self,
         given: usize,
         tokens: impl Fn(usize) -> &'t [usize],
-        mut each: impl FnMut(usize, Matrix<'_, E>),
+        each: impl FnMut(usize, Matrix<'_, E>),
     ) -> Result<Matrix<'_, E>, SessionError> {
         self.check(given, &tokens)?;
+        self.read(given, tokens, each);
+        Ok(self.last.view())
+    }
+
+    /// The same for tokens that were checked.
+    fn read<'t>(
+        &mut self,
+        given: usize,
+        tokens: impl Fn(usize) -> &'t [usize],
+        mut each: impl FnMut(usize, Matrix<'_, E>),
+    ) {
         let longest = (0..given).map(|sequence| tokens(sequence).len()).max();
         for start in (0..longest.unwrap_or(0)).step_by(MAX_NEW) {
             self.new.clear();
@@ -245,7 +145,22 @@ impl<E: Element> Sessions<E> {
             }
             self.decode(&mut each);
         }
-        Ok(self.last.view())
+    }
+
+    /// Makes all sequences the first one, continued by a prompt.
+    pub(super) fn prefill_samples(&mut self, prompt: &[usize]) -> Result<(), SessionError> {
+        let (given, sequences) = (1, self.room.sequences);
+        if sequences == 0 {
+            return Err(SessionError::Sequences { given, sequences });
+        }
+        let len = self.lens[0];
+        if self.cut[0] && prompt.is_empty() {
+            return Err(SessionError::Cut { sequence: 0, len });
+        }
+        self.check_tokens(0, len, prompt)?;
+        self.read(given, |_| prompt, |_, _| ());
+        (1..sequences).for_each(|sequence| self.copy(0, sequence));
+        Ok(())
     }
 
     /// Checks all tokens before any is processed.
@@ -330,9 +245,57 @@ impl<E: Element> Sessions<E> {
         self.room.capacity
     }
 
-    /// The bytes of the KV cache. They are fewer than those of all tokens if the masks bound the cache.
+    /// The bytes of the KV cache at the capacity. They are fewer than those of all tokens if the masks bound the cache.
     pub fn cache_bytes(&self) -> usize {
-        self.decoder.elements() * size_of::<E>()
+        self.cache_memory().capacity
+    }
+
+    /// The bytes of the KV cache now: those of this session alone, and those that it shares with [forks](Session::fork).
+    ///
+    /// vLLM: `kv_cache_usage`, of blocks of which prefix caching counts each once.
+    #[doc(alias("get_seq_length", "kv_cache_usage", "paged"))]
+    pub fn cache_memory(&self) -> CacheMemory {
+        let memory = self.decoder.memory().times(size_of::<E>());
+        memory.unwrap_or_default()
+    }
+
+    /// Makes sequence `to` a fork of sequence `from`: it has the same tokens, shares their keys and values, and goes on independently. What it had
+    /// before is forgotten, but for a memory that it was given when the session started. This is a step of a beam search of your own.
+    ///
+    /// ```
+    /// use attn::prelude::*;
+    ///
+    /// model! {
+    ///     struct Gpt<vocab = 65, d_model = 16>;
+    ///
+    ///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+    ///         let x = embedding::<vocab, d_model>(tokens);
+    ///         linear::<vocab>(x + attention::<heads = 2, mask = causal>(layer_norm(x)))
+    ///     }
+    /// }
+    ///
+    /// let model = AutoDevice::default().build_module::<Gpt, f32>();
+    /// let mut sessions = model.sessions(2, 20)?;
+    /// sessions.prefill(&[&[3, 1, 4, 1, 5], &[9]])?;
+    /// sessions.copy(0, 1);
+    /// let logits = sessions.step(&[2, 2])?;
+    /// assert_eq!(logits.row(0), logits.row(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// `transformers`: `past_key_values.reorder_cache(beam_idx)`; llama.cpp: `llama_memory_seq_cp`.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    #[doc(alias("reorder_cache", "beam_idx", "seq_cp", "batch_repeat_interleave"))]
+    pub fn copy(&mut self, from: usize, to: usize) {
+        let row = self.last.view().row(from).to_vec();
+        self.last.view_mut().row_mut(to).copy_from_slice(&row);
+        self.lens[to] = self.lens[from];
+        self.cut[to] = self.cut[from];
+        if from != to {
+            self.decoder.copy(from, to);
+        }
     }
 
     /// Clears a sequence.
@@ -379,28 +342,28 @@ impl<E: Element> Sessions<E> {
         Ok(())
     }
 
-    /// An independent copy. Both share the weights.
+    /// Independent continuations of all sequences: [`Session::fork`].
     ///
     /// # Panics
-    /// If there is no memory for it: [`try_fork`](Self::try_fork).
+    /// If there is no memory for the tokens to come: [`try_fork`](Self::try_fork).
     pub fn fork(&self) -> Self {
         self.try_fork().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// An independent copy. Both share the weights.
+    /// Independent continuations of all sequences: [`Session::fork`].
     ///
     /// # Errors
-    /// [`SessionError::TooLarge`] if there is no memory for it.
+    /// [`SessionError::TooLarge`] if there is no memory for the tokens to come.
     pub fn try_fork(&self) -> Result<Self, SessionError> {
         let Capacity {
             sequences,
             capacity,
         } = self.room;
-        let cache = self.decoder.elements().checked_mul(size_of::<E>());
+        let cache = self.decoder.memory().times(size_of::<E>());
         let results = bytes_of::<E>(sequences, self.last.view().cols());
         let all = cache
             .zip(results)
-            .and_then(|(cache, results)| cache.checked_add(results));
+            .and_then(|(cache, results)| cache.rest().checked_add(results));
         if !can_allocate(all) {
             return Err(SessionError::TooLarge {
                 sequences,
@@ -576,9 +539,14 @@ impl<E: Element> Session<E> {
         self.sessions.capacity()
     }
 
-    /// The bytes of the KV cache: [`Sessions::cache_bytes`].
+    /// The bytes of the KV cache at the capacity: [`Sessions::cache_bytes`].
     pub fn cache_bytes(&self) -> usize {
         self.sessions.cache_bytes()
+    }
+
+    /// The bytes of the KV cache now: [`Sessions::cache_memory`].
+    pub fn cache_memory(&self) -> CacheMemory {
+        self.sessions.cache_memory()
     }
 
     /// Cuts the sequence to its first `len` tokens: it goes on as if the later ones had never been there, with the same bits, unless a window
@@ -650,18 +618,52 @@ impl<E: Element> Session<E> {
         self.prefill(tokens).map(drop)
     }
 
-    /// An independent copy. Both share the weights.
+    /// An independent continuation of the same tokens.
+    ///
+    /// Both share the weights, and the keys and values of the tokens so far: these stand in pages of 512 rows, and a fork takes a pointer to each. The
+    /// first token that one of them reads then copies the last page up to there, and no other: copy on write. So a prompt that many requests have
+    /// in common is read once and stands in memory once. A fork can be [cut](Self::truncate), forked and dropped like any other session.
+    ///
+    /// A mask with a window has one page, which holds the window. States of a `scan` and of a causal convolution, and values that the body of an
+    /// attention reads for each key, are copied as a whole, the latter at the first token.
+    ///
+    /// ```
+    /// use attn::prelude::*;
+    ///
+    /// model! {
+    ///     struct Gpt<vocab = 65, d_model = 16>;
+    ///
+    ///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+    ///         let x = embedding::<vocab, d_model>(tokens);
+    ///         linear::<vocab>(x + attention::<heads = 2, mask = causal>(layer_norm(x)))
+    ///     }
+    /// }
+    ///
+    /// let model = AutoDevice::default().build_module::<Gpt, f32>();
+    /// let mut prompt = model.session(2000)?;
+    /// prompt.prefill(&[7; 1200])?;
+    ///
+    /// let mut answer = prompt.fork();
+    /// answer.step(3)?;
+    /// // Two pages of 512 tokens, of keys and values of 16 numbers each.
+    /// assert_eq!(answer.cache_memory().shared, 2 * 512 * 2 * 16 * 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// vLLM: `enable_prefix_caching`, over the paged KV cache of Kwon et al., "Efficient Memory Management for Large Language Model Serving with
+    /// PagedAttention" (2023). `transformers`: `copy.deepcopy(past_key_values)`, which copies all.
     ///
     /// # Panics
-    /// If there is no memory for it: [`try_fork`](Self::try_fork).
+    /// If there is no memory for the tokens to come: [`try_fork`](Self::try_fork).
+    #[doc(alias("prefix_caching", "paged_attention", "copy_on_write", "deepcopy"))]
     pub fn fork(&self) -> Self {
         self.sessions.fork().into()
     }
 
-    /// An independent copy. Both share the weights.
+    /// As [`fork`](Self::fork).
     ///
     /// # Errors
-    /// [`SessionError::TooLarge`] if there is no memory for it.
+    /// [`SessionError::TooLarge`] if there is no memory for the tokens to come.
     pub fn try_fork(&self) -> Result<Self, SessionError> {
         Ok(self.sessions.try_fork()?.into())
     }

@@ -3,8 +3,8 @@
 use dfdx::tensor::CpuError;
 
 use super::{
-    Acceptance, Beam, BeamSearch, Capacity, Decoder, GenerateError, NewTokens, Sampling,
-    SamplingError, Session, SessionError, Sessions, WeightFormat, WeightReport,
+    Acceptance, Beam, BeamSearch, CacheMemory, Capacity, Decoder, GenerateError, NewTokens,
+    Sampling, SamplingError, Session, SessionError, Sessions, WeightFormat, WeightReport,
 };
 use crate::{Error, fused::Array};
 
@@ -36,8 +36,10 @@ impl Decoder<f64> for Table {
 
     fn truncate(&mut self, _: usize, _: usize) {}
 
-    fn elements(&self) -> usize {
-        0
+    fn copy(&mut self, _: usize, _: usize) {}
+
+    fn memory(&self) -> CacheMemory {
+        CacheMemory::default()
     }
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
@@ -73,8 +75,10 @@ impl Decoder<f64> for Remembering {
 
     fn truncate(&mut self, _: usize, _: usize) {}
 
-    fn elements(&self) -> usize {
-        self.0
+    fn copy(&mut self, _: usize, _: usize) {}
+
+    fn memory(&self) -> CacheMemory {
+        CacheMemory::of_capacity(self.0)
     }
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
@@ -213,8 +217,10 @@ impl Decoder<f64> for Context {
         self.0.truncate(len);
     }
 
-    fn elements(&self) -> usize {
-        0
+    fn copy(&mut self, _: usize, _: usize) {}
+
+    fn memory(&self) -> CacheMemory {
+        CacheMemory::default()
     }
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
@@ -594,8 +600,10 @@ impl Decoder<f64> for OnlyOn {
         unreachable!("it is not possible")
     }
 
-    fn elements(&self) -> usize {
-        0
+    fn copy(&mut self, _: usize, _: usize) {}
+
+    fn memory(&self) -> CacheMemory {
+        CacheMemory::default()
     }
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {

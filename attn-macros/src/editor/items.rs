@@ -8,6 +8,7 @@ use quote::{format_ident, quote};
 use super::body::ARGUMENTS;
 use super::header::arguments_of;
 use super::names::is_name;
+use crate::model::lora::{self, KEYS as KEYS_OF_LORA};
 use crate::ops::{Lower, OPERATIONS, Operation};
 use crate::spec::body::{FUNCTIONS, FunctionKind};
 use crate::spec::keys::{INITIALIZER, KEYS, Key, KeyKind, Word};
@@ -120,6 +121,8 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         ("keywords", said(&KEYWORDS).collect()),
         ("kinds", said(&KINDS).collect()),
         ("items", said(&ITEMS).collect()),
+        ("header", said(&HEADER).collect()),
+        ("lora", KEYS_OF_LORA.iter().map(key_of_lora).collect()),
         ("sizes", sizes.clone().map(named_key).collect()),
         ("axes", said(&AXES).chain(sizes.map(named_key)).collect()),
         ("functions", functions.collect()),
@@ -131,6 +134,16 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
     .into_iter()
 }
 
+const HEADER: [(&str, &str); 2] = [
+    (
+        "lora",
+        "`lora(rank = 8, on = [\"q_proj\", \"v_proj\"])`: low-rank adapters of linear layers.",
+    ),
+    (
+        "memory",
+        "`memory = 2 GiB for (batch = 8, seq = 1024)`: a bound on the activations.",
+    ),
+];
 const DOT: (&str, &str) = (
     "dot",
     "`dot(q, table[i])`: in an `attend` of a model, the product of a query or a key and a row of a table.",
@@ -247,6 +260,10 @@ fn shared(operation: &Operation) -> impl Iterator<Item = Named> {
     } else {
         &[NAME]
     })
+}
+
+fn key_of_lora(key: &lora::Key) -> Named {
+    (key.name, format!("{} PEFT: `{}`.", key.doc, key.of_peft))
 }
 
 fn named_key(key: &Key) -> Named {

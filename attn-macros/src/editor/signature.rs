@@ -10,6 +10,7 @@ use super::network::Walker;
 use super::tokens::Tokens;
 use crate::diag::Diagnostics;
 use crate::model::budget::is_bound;
+use crate::model::lora::is_lora;
 
 /// `<sizes>; fn forward(inputs) -> result { statements }`, and blocks.
 pub(super) fn walk(
@@ -26,6 +27,15 @@ pub(super) fn walk(
             if key.as_ref().is_some_and(|key| is_bound(key, &tokens)) {
                 continue;
             }
+            if let Some((word, keys)) = is_lora(key.as_ref(), &tokens) {
+                names.language("header", Some(&word));
+                walk_lora(names, Tokens::new(keys.stream()), none);
+                continue;
+            }
+            if key.is_none() && value.rest().len() <= 1 {
+                names.language("header", value.ident(0));
+                continue;
+            }
             let doc = format!("A size of the model: `{}`.", value.text());
             size(names, &value, Some(none));
             sizes.extend(key.map(|name| Own { name, doc }));
@@ -37,6 +47,23 @@ pub(super) fn walk(
     for item in items {
         let callable = names.scope(&[], &["operations"], &blocks.others(&item.name));
         item.walk(names, cx, &blocks, &sizes, [header, callable]);
+    }
+}
+
+/// `rank = 8, on = ["q_proj"]`
+fn walk_lora(names: &mut Names<'_>, keys: Tokens, none: Scope) {
+    for mut entry in keys.split() {
+        let key = entry.starts_entry().then(|| entry.take_ident()).flatten();
+        match &key {
+            None => names.language("lora", entry.ident(0)),
+            Some(key) => {
+                names.language("lora", Some(key));
+                entry.next();
+                if ["rank", "alpha", "dropout"].iter().any(|name| key == name) {
+                    size(names, &entry, Some(none));
+                }
+            }
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use crate::markdown::Table;
 use crate::messages;
 use crate::score::builtin;
 use crate::score::{Expr, Name, Type};
-use crate::spec::{ABOUT_QUERIES, GainKind, Normalizer, Position, QkNorm, Rotary, Score, Spec};
+use crate::spec::{
+    ABOUT_QUERIES, GainKind, Normalizer, Position, QkNorm, Real, Rotary, Score, Spec,
+};
 
 /// The page of the struct, which follows the documentation of the user.
 pub(super) fn layer(cx: &Layer<'_>) -> String {
@@ -85,20 +87,24 @@ fn equation(cx: &Layer<'_>) -> String {
     if is_projected {
         lines.push(projection("v", values, spec.bias.v));
     }
-    match spec.qk_norm {
+    match &spec.qk_norm {
         QkNorm::None => {}
-        QkNorm::Rms(gain) => {
+        QkNorm::Rms(gain, epsilon) => {
             let [q, k] = match gain {
                 GainKind::One => ["", ""],
                 GainKind::Factor => [" * g_q", " * g_k"],
                 GainKind::OnePlus => [" * (1 + g_q)", " * (1 + g_k)"],
             };
             lines.push(format!(
-                "q = q / sqrt(mean(q²) + 1e-6){q},  k = k / sqrt(mean(k²) + 1e-6){k}"
+                "q = q / sqrt(mean(q²) + {epsilon}){q},  k = k / sqrt(mean(k²) + {epsilon}){k}",
+                epsilon = small(epsilon),
             ));
         }
-        QkNorm::L2 => {
-            lines.push("q = q / sqrt(Σ q² + 1e-6),  k = k / sqrt(Σ k² + 1e-6)".to_owned())
+        QkNorm::L2(epsilon) => {
+            let epsilon = small(epsilon);
+            lines.push(format!(
+                "q = q / sqrt(Σ q² + {epsilon}),  k = k / sqrt(Σ k² + {epsilon})"
+            ));
         }
     }
     if let Position::Rope(rotary) = &spec.position {
@@ -183,6 +189,14 @@ fn modified_score(spec: &Spec) -> Option<String> {
         Position::None | Position::Rope(_) => expr,
     };
     (!matches!(expr, Expr::Operand(_))).then(|| expr.to_string())
+}
+
+/// A small number as people write it.
+fn small(number: &Real) -> String {
+    match number.value.filter(|value| value.abs() < 0.01) {
+        Some(value) => format!("{value:e}"),
+        None => number.to_string(),
+    }
 }
 
 /// The shapes of inputs and outputs, as a table.
@@ -366,7 +380,7 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
         let found = spec.written.iter().find(|(written, _)| *written == key);
         found.map_or_else(|| default.to_owned(), |(_, value)| value.clone())
     };
-    let number = |number: &Option<crate::spec::Real>, none: &str| {
+    let number = |number: &Option<Real>, none: &str| {
         number
             .as_ref()
             .map_or_else(|| none.to_owned(), ToString::to_string)

@@ -19,14 +19,15 @@ pub(crate) use composed::ComposedNode;
 pub(crate) use fused::{LayerFrame, LayerNode, ParameterGradient};
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::{Attribute, ext::IdentExt};
 
 use crate::graph::block::{LayerBlock, dim};
 use crate::graph::{AttentionLayer, CallData, Dim, Graph};
 use crate::model::passes::Passes;
 use crate::ops::attention_layer::LayerOp;
-use crate::spec::{Item, Size, Spec};
+use crate::spec::not_constant::with_paths_of_roots;
+use crate::spec::{Assertion, Item, Size, Spec};
 
 /// Hands the parameters in fields to the quantizer, each with its name:
 ///
@@ -75,11 +76,10 @@ pub(crate) fn layer(
             .unwrap_or_default(),
         facts::emit(cx),
     ];
-    let constants = spec.constants.iter().map(|item| constant(cfgs, item));
-    let assertions = spec
-        .assertions
-        .iter()
-        .map(|assertion| quote!(#(#cfgs)* #assertion));
+    let constants = spec.constants.iter();
+    let constants = constants.map(|item| constant(krate, cfgs, item));
+    let assertions = spec.assertions.iter();
+    let assertions = assertions.map(|rule| assertion(krate, cfgs, rule));
     quote! {
         #item
         #(#constants)*
@@ -122,12 +122,23 @@ pub(crate) fn generics(name: &Ident) -> [Ident; 2] {
 }
 
 /// The item of a value that only rustc can evaluate.
-pub(crate) fn constant(cfgs: &[&Attribute], item: &TokenStream) -> TokenStream {
+pub(crate) fn constant(
+    krate: &TokenStream,
+    cfgs: &[&Attribute],
+    item: &TokenStream,
+) -> TokenStream {
+    let item = with_paths_of_roots(krate, item.clone());
     quote! {
         #(#cfgs)*
         #[allow(clippy::all, clippy::pedantic, non_upper_case_globals, trivial_numeric_casts)]
         #item
     }
+}
+
+/// A rule that only rustc can evaluate.
+pub(crate) fn assertion(krate: &TokenStream, cfgs: &[&Attribute], rule: &Assertion) -> TokenStream {
+    let rule = with_paths_of_roots(krate, rule.to_token_stream());
+    quote!(#(#cfgs)* #rule)
 }
 
 /// Where a name of the emitted code hides the struct's: the alias under which the emitted code knows it.

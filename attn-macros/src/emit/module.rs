@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, item};
 use crate::graph::{InitKind, Param, ParamKind};
-use crate::spec::{Distribution, Size};
+use crate::spec::Distribution;
 
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let Layer { name, input, .. } = cx;
@@ -193,15 +193,7 @@ fn emit_field(param: &Param) -> TokenStream {
 fn emit_reset(init: Option<&InitKind>) -> TokenStream {
     match init {
         None => quote!(p::init::zeros(t)),
-        Some(InitKind::Given(given)) => emit_given(given),
-        Some(InitKind::Uniform { gain, fans }) => {
-            let bound = root_of_ratio(f64::from(*gain), fans);
-            quote!(p::init::uniform(t, #bound))
-        }
-        Some(InitKind::Normal { gain, fans }) => {
-            let std = root_of_ratio(f64::from(*gain), fans);
-            quote!(p::init::normal(t, #std))
-        }
+        Some(init) => emit_given(&init.distribution()),
     }
 }
 
@@ -218,19 +210,6 @@ fn emit_given(given: &Distribution) -> TokenStream {
             let initial = other.emit();
             quote!(#initial.fill(t))
         }
-    }
-}
-
-/// `sqrt(gain / Σ fans)`
-fn root_of_ratio(gain: f64, fans: &[Size]) -> TokenStream {
-    let mut values = fans.iter().map(|fan| fan.value);
-    let total = values.try_fold(0_u64, |sum, value| sum.checked_add(value?));
-    match total {
-        Some(total) => {
-            let root = (gain / total.max(1) as f64).sqrt();
-            quote!(#root)
-        }
-        None => quote!((#gain / (#((#fans))+*) as f64).sqrt()),
     }
 }
 

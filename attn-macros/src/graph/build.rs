@@ -187,33 +187,37 @@ impl Builder<'_> {
     }
 
     fn norm(&mut self, name: &str, field: &'static str, x: ValueId) -> ValueId {
-        match self.spec.qk_norm {
-            QkNorm::None => x,
-            QkNorm::L2 => self.transform(name, HeadTransform::norm(Norm::L2), x),
-            QkNorm::Rms(GainKind::One) => self.transform(
-                name,
-                HeadTransform::norm(Norm::Rms(GainKind::One, field)),
-                x,
-            ),
-            QkNorm::Rms(gain) => {
-                let dims = vec![self.spec.head_dim.clone()];
-                let of = if name == "q" { "queries" } else { "keys" };
-                let (what, init) = match gain {
-                    GainKind::OnePlus => ("Gain minus 1", Distribution::Zeros),
-                    _ => ("Gain", Distribution::Ones),
-                };
-                let doc = format!("{what} of the normalised {of}, shared by the heads.");
-                self.params.push(Param {
-                    field: field.into(),
-                    doc,
-                    kind: ParamKind::Weight {
-                        dims,
-                        init: Some(InitKind::Given(init)),
-                    },
-                });
-                self.transform(name, HeadTransform::norm(Norm::Rms(gain, field)), x)
+        let (gain, epsilon) = match &self.spec.qk_norm {
+            QkNorm::None => return x,
+            QkNorm::L2(epsilon) => {
+                let norm = Norm::L2(epsilon.clone());
+                return self.transform(name, HeadTransform::norm(norm), x);
             }
+            QkNorm::Rms(gain, epsilon) => (*gain, epsilon.clone()),
+        };
+        let learned = match gain {
+            GainKind::One => None,
+            GainKind::Factor => Some(("Gain", Distribution::Ones)),
+            GainKind::OnePlus => Some(("Gain minus 1", Distribution::Zeros)),
+        };
+        if let Some((what, init)) = learned {
+            let of = if name == "q" { "queries" } else { "keys" };
+            let doc = format!("{what} of the normalised {of}, shared by the heads.");
+            self.params.push(Param {
+                field: field.into(),
+                doc,
+                kind: ParamKind::Weight {
+                    dims: vec![self.spec.head_dim.clone()],
+                    init: Some(InitKind::Given(init)),
+                },
+            });
         }
+        let norm = Norm::Rms {
+            gain,
+            field,
+            epsilon,
+        };
+        self.transform(name, HeadTransform::norm(norm), x)
     }
 
     fn rotate(&mut self, name: &str, x: ValueId) -> ValueId {

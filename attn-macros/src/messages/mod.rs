@@ -5,6 +5,7 @@ pub(crate) mod body;
 mod claims;
 pub(crate) mod grid;
 pub(crate) mod model;
+pub(crate) mod onnx;
 
 pub(crate) use claims::*;
 
@@ -249,6 +250,12 @@ pub(crate) fn expected_number(what: &str, found: &TokenStream) -> String {
 
 /// `sqrt(8.0)` in `expr`.
 pub(crate) fn run_time_function(name: &TokenStream, expr: &Expr) -> String {
+    if name.to_string() == "sqrt" {
+        return format!(
+            "a square root in a constant is `sqrt(x)`, and a number, no size\nhelp: {}",
+            number_meant(expr)
+        );
+    }
     format!(
         "rustc does not compute `{name}` in a constant\nhelp: {}; a `const fn` of yours is called by its path, as `self::{name}(..)`",
         number_meant(expr)

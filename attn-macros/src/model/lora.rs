@@ -1,4 +1,5 @@
-//! `lora(rank = 8, alpha = 16, dropout = 0.1, rslora = true, on = ["q_proj", "v_proj"])` in the header of a model: tokens to a draft.
+//! `lora(rank = 8, alpha = 16, dropout = 0.1, rslora = true, on = ["q_proj", "v_proj"], save = ["head"])` in the header of a model: tokens to a
+//! draft.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::parse::Parser;
@@ -11,17 +12,49 @@ use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::split_at_commas;
 
-/// The keys, each with its name in PEFT's `LoraConfig`.
-pub(crate) const KEYS: [(&str, &str); 5] = [
-    ("rank", "r"),
-    ("alpha", "lora_alpha"),
-    ("dropout", "lora_dropout"),
-    ("rslora", "use_rslora"),
-    ("on", "target_modules"),
+/// The keys.
+pub(crate) const KEYS: [Key; 6] = [
+    Key {
+        name: "rank",
+        of_peft: "r",
+        doc: "The rank of the adapters: less than both widths of every chosen layer.",
+    },
+    Key {
+        name: "alpha",
+        of_peft: "lora_alpha",
+        doc: "The numerator of the scale `alpha / rank`. Default: `rank`.",
+    },
+    Key {
+        name: "dropout",
+        of_peft: "lora_dropout",
+        doc: "The probability of the dropout in front of the adapters. Default: 0.",
+    },
+    Key {
+        name: "rslora",
+        of_peft: "use_rslora",
+        doc: "`true`: the scale is `alpha / sqrt(rank)`. Default: `false`.",
+    },
+    Key {
+        name: "on",
+        of_peft: "target_modules",
+        doc: "The last parts of the names of the layers that get adapters, `[\"q_proj\", \"v_proj\"]`. `*` is any part.",
+    },
+    Key {
+        name: "save",
+        of_peft: "modules_to_save",
+        doc: "The last parts of the names of layers that are trained whole and saved beside the adapters, `[\"head\"]`. Default: none.",
+    },
 ];
 
+/// A key of `lora`, with its name in PEFT's `LoraConfig`.
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) of_peft: &'static str,
+    pub(crate) doc: &'static str,
+}
+
 /// The word and its parentheses, if an entry of the header is this one.
-pub(super) fn is_lora(key: Option<&Ident>, value: &TokenStream) -> Option<(Ident, Group)> {
+pub(crate) fn is_lora(key: Option<&Ident>, value: &TokenStream) -> Option<(Ident, Group)> {
     let mut tokens = value.clone().into_iter();
     match (key, tokens.next(), tokens.next(), tokens.next()) {
         (None, Some(TokenTree::Ident(word)), Some(TokenTree::Group(group)), None)
@@ -39,7 +72,7 @@ pub(super) fn parse(at: Ident, group: Group, cx: &Diagnostics) -> Option<LoraDra
     for entry in split_at_commas(group.stream()) {
         let Argument { key, value } = argument(entry);
         match key {
-            Some(key) if KEYS.iter().all(|(name, _)| key != name) => {
+            Some(key) if KEYS.iter().all(|known| key != known.name) => {
                 cx.error(&key, messages::unknown_key_of_lora(&key));
             }
             Some(key) if given.iter().any(|(known, _)| *known == key) => {
@@ -56,7 +89,7 @@ pub(super) fn parse(at: Ident, group: Group, cx: &Diagnostics) -> Option<LoraDra
         let found = given.iter().position(|(key, _)| key == name)?;
         Some(given.swap_remove(found).1)
     };
-    let [rank, alpha, dropout, rslora, on] = KEYS.map(|(name, _)| take(name));
+    let [rank, alpha, dropout, rslora, on, save] = KEYS.map(|key| take(key.name));
     if cx.count() == before {
         let required = [("rank", rank.is_some()), ("on", on.is_some())];
         for (name, _) in required.iter().filter(|(_, is_given)| !is_given) {
@@ -73,13 +106,15 @@ pub(super) fn parse(at: Ident, group: Group, cx: &Diagnostics) -> Option<LoraDra
             }
         },
     };
-    let on = on.map_or_else(Vec::new, |tokens| parse_names(&tokens, cx));
+    let [on, save] =
+        [on, save].map(|names| names.map_or_else(Vec::new, |tokens| parse_names(&tokens, cx)));
     (cx.count() == before).then_some(LoraDraft {
         rank: rank?,
         alpha,
         dropout,
         rslora,
         on,
+        save,
     })
 }
 

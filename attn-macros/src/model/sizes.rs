@@ -340,7 +340,9 @@ fn has_float(tokens: &TokenStream) -> bool {
         TokenTree::Literal(literal) => {
             matches!(syn::parse_str(&literal.to_string()), Ok(Lit::Float(_)))
         }
-        TokenTree::Ident(_) | TokenTree::Punct(_) => false,
+        // A root is no whole number.
+        TokenTree::Ident(name) => name == "sqrt",
+        TokenTree::Punct(_) => false,
     })
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct ModelDraft {
     pub(crate) poisoned: bool,
 }
 
-/// `lora(rank = 8, alpha = 16, dropout = 0.1, rslora = true, on = ["q_proj", "v_proj"])`
+/// `lora(rank = 8, alpha = 16, dropout = 0.1, rslora = true, on = ["q_proj", "v_proj"], save = ["head"])`
 pub(crate) struct LoraDraft {
     pub(crate) rank: TokenStream,
     pub(crate) alpha: Option<TokenStream>,
@@ -29,6 +29,8 @@ pub(crate) struct LoraDraft {
     pub(crate) rslora: bool,
     /// The names of the layers that get adapters.
     pub(crate) on: Vec<LitStr>,
+    /// The names of the layers that are trained whole.
+    pub(crate) save: Vec<LitStr>,
 }
 
 /// `block name(parameters) -> result { statements }`. A function is one without keys.
@@ -562,6 +564,11 @@ pub(crate) fn is_leading(axis: &TokenStream) -> bool {
 }
 
 impl Argument {
+    /// Whether it is `..`: the keys that are not given have the constants of their names.
+    pub(crate) fn is_rest(&self) -> bool {
+        self.key.is_none() && is_leading(&self.value)
+    }
+
     /// Its first token.
     pub(crate) fn span(&self) -> Span {
         let value = || first(&self.value);

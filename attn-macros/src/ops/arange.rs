@@ -12,6 +12,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static ARANGE: Operation = Operation {
@@ -89,6 +90,10 @@ impl ModelOp for Arange {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(of.indices(&self.axis))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::graph::{AttentionLayer, CallData, Declared, Dim, InSession};
 use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath};
+use crate::onnx::{OnnxNode, Term};
 use crate::score::prove::Verdict;
 use crate::score::split::param_reads;
 use crate::score::{Expr, Var};
@@ -130,6 +131,10 @@ impl ModelOp for Attention {
         let axes = of.axes_of_attention(self);
         let data = of.data_of_attention();
         Some(quote!(#attention::check(#axes, &#data)?;))
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        of.attention(self)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{self, Model};
 use crate::model::types::Type;
+use crate::onnx::{OnnxNode, Term};
 
 /// The buffer of this index in the model.
 pub(crate) struct Buffer {
@@ -80,6 +81,10 @@ impl ModelOp for Buffer {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(of.buffer(&Buffer::item(self.index)))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::model::graph::{Model, ValueId};
 use crate::model::lengths::Length;
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type, ValueKind};
+use crate::onnx::{OnnxNode, Term, call_with};
 use crate::spec::Size;
 use crate::spec::keys::{Key, KeyKind};
 
@@ -215,6 +216,11 @@ impl ModelOp for Concat {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let axis = format!("axis={}", self.axis);
+        Ok(call_with("Concat", axis, of.operands()))
     }
 }
 

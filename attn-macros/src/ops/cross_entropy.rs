@@ -9,11 +9,13 @@ use super::{
 };
 use crate::emit::block::{Footprints, Gradients, Output, size};
 use crate::messages::model as messages;
+use crate::messages::onnx as words;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Type, ValueKind};
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::keys::{Key, KeyKind, Word, plain};
 use crate::spec::parse::Value;
 use crate::spec::{Real, Size};
@@ -220,6 +222,10 @@ impl ModelOp for CrossEntropy {
             }
             computed => computed.check(of, 1, CROSS_ENTROPY.name, &count),
         }
+    }
+
+    fn onnx(&self, _: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Err(words::loss(CROSS_ENTROPY.name))
     }
 }
 

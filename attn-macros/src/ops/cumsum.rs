@@ -13,6 +13,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term, call};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static CUMSUM: Operation = Operation {
@@ -89,6 +90,13 @@ impl ModelOp for Cumsum {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(call(
+            "CumSum",
+            [of.operand(0), Term::int(self.index as i64)],
+        ))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
+use crate::onnx::{OnnxNode, Term};
 
 pub(super) static DETACH: Operation = Operation {
     name: "detach",
@@ -68,6 +69,10 @@ impl ModelOp for Detach {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(of.operand(0))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::syntax::first;
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::Real;
 use crate::spec::keys::{Key, KeyKind};
 use crate::spec::parse::Value;
@@ -113,6 +114,10 @@ impl ModelOp for Dropout {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(of.operand(0))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call_with};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static EINSUM: Operation = Operation {
@@ -131,6 +132,18 @@ impl ModelOp for Einsum {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let letters = |axes: &[usize]| -> String {
+            let letters = axes
+                .iter()
+                .map(|axis| (if *axis < 26 { b'a' } else { b'A' - 26 } + *axis as u8) as char);
+            letters.collect()
+        };
+        let [x, y, result] = self.axes.each_ref().map(|axes| letters(axes));
+        let equation = format!("equation=\"{x},{y}->{result}\"");
+        Ok(call_with("Einsum", equation, of.operands()))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::emit::expr::{emit_elementwise, loop_values, slope_values};
 use crate::emit::tracked_code;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
+use crate::onnx::{OnnxNode, Term};
 use crate::score::loops::{self, Derivative, Known, Loop, Match, Slope};
 use crate::score::{Binary, Expr, Unary};
 use crate::spec::Real;
@@ -296,39 +297,37 @@ impl ModelOp for Elementwise {
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
     }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let operands = of.operands();
+        Ok(of.elements(&self.expr, &operands))
+    }
 }
 
 impl Emit<ModelFrame<'_>> for Elementwise {
     /// An operation of `attn::ops`, if there is one: only the fused form makes several of a declaration one expression.
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
-        let x = of.operand(0);
-        let with_number = |method: &str, number: &Real| {
-            let method = format_ident!("{method}");
-            quote!(#method(&#x, (#number) as f64))
-        };
-        let of_operands = || {
-            let operands = (0..self.operands()).map(|index| of.operand_as(index, of.result_type()));
-            let value = emit_elementwise(&self.expr, &operands.collect::<Vec<_>>(), &of.nn());
-            quote!(with_tape(|tape| #value))
-        };
-        of.define(&match &self.expr {
-            Expr::Binary(op, _, by) => match (op, &**by) {
-                (Binary::Mul, Expr::Float(by)) => with_number("scale", by),
-                (Binary::Add, Expr::Float(by)) => with_number("shift", by),
-                (Binary::Add | Binary::Sub | Binary::Mul, Expr::Operand(_)) => {
-                    self.of_two(of, &format!("{op:?}").to_lowercase())
-                }
-                _ => of_operands(),
-            },
-            Expr::Unary(op, _) => match function_type(*op) {
-                None => of_operands(),
-                Some(ty) => {
-                    let nn = of.nn();
-                    let ty = format_ident!("{ty}");
-                    quote!(activate::<#nn::#ty, _, _, _>(&#x))
-                }
-            },
-            _ => of_operands(),
+        of.define(&match Call::of(&self.expr) {
+            Some(Call::WithNumber(method, x, number)) => {
+                let (method, x) = (format_ident!("{method}"), of.operand(x));
+                quote!(#method(&#x, (#number) as f64))
+            }
+            // Both of the result's type.
+            Some(Call::OfTwo(method, operands)) => {
+                let method = format_ident!("{method}");
+                let [x, y] = operands.map(|index| of.operand_as(index, of.result_type()));
+                quote!(#method(&#x, &#y))
+            }
+            Some(Call::Activation(ty, x)) => {
+                let (nn, ty, x) = (of.nn(), format_ident!("{ty}"), of.operand(x));
+                quote!(activate::<#nn::#ty, _, _, _>(&#x))
+            }
+            None => {
+                let operands = 0..self.operands();
+                let operands = operands.map(|index| of.operand_as(index, of.result_type()));
+                let value = emit_elementwise(&self.expr, &operands.collect::<Vec<_>>(), &of.nn());
+                quote!(with_tape(|tape| #value))
+            }
         })
     }
 
@@ -479,12 +478,44 @@ fn whole_gradient(operand: usize) -> Ident {
     format_ident!("whole_{operand}")
 }
 
-impl Elementwise {
-    /// `add(&x, &y)`, both of the result's type.
-    fn of_two(&self, of: &ComposedNode<'_>, method: &str) -> TokenStream {
-        let method = format_ident!("{method}");
-        let [x, y] = [0, self.operands() - 1].map(|index| of.operand_as(index, of.result_type()));
-        quote!(#method(&#x, &#y))
+/// A method of `Pass` that an expression is, of operands alone.
+#[derive(Debug, PartialEq)]
+enum Call<'e> {
+    /// `scale(&x, number)`
+    WithNumber(&'static str, usize, &'e Real),
+    /// `add(&x, &y)`
+    OfTwo(&'static str, [usize; 2]),
+    /// `activate::<Silu>(&x)`
+    Activation(&'static str, usize),
+}
+
+impl<'e> Call<'e> {
+    fn of(expr: &'e Expr) -> Option<Self> {
+        Some(match expr {
+            Expr::Binary(op, x, by) => match (op, &**x, &**by) {
+                (Binary::Mul, Expr::Operand(x), Expr::Float(by)) => {
+                    Call::WithNumber("scale", *x, by)
+                }
+                (Binary::Add, Expr::Operand(x), Expr::Float(by)) => {
+                    Call::WithNumber("shift", *x, by)
+                }
+                (op, Expr::Operand(x), Expr::Operand(y)) => {
+                    let method = match op {
+                        Binary::Add => "add",
+                        Binary::Sub => "sub",
+                        Binary::Mul => "mul",
+                        _ => return None,
+                    };
+                    Call::OfTwo(method, [*x, *y])
+                }
+                _ => return None,
+            },
+            Expr::Unary(op, x) => match &**x {
+                Expr::Operand(x) => Call::Activation(function_type(*op)?, *x),
+                _ => return None,
+            },
+            _ => return None,
+        })
     }
 }
 
@@ -515,5 +546,38 @@ fn label(expr: &Expr) -> String {
         }
         Expr::Select(..) => "select".to_owned(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::score::Activation;
+
+    /// `silu(a) * b` is no product of two operands, nor is `silu(a * b)` the function of one.
+    #[test]
+    fn a_method_is_called_for_operands_alone() {
+        let silu = |x: Expr| x.unary(Unary::Activation(Activation::Silu));
+        let [a, b] = [Expr::Operand(0), Expr::Operand(1)];
+        let product = |x: &Expr, y: &Expr| x.clone().binary(Binary::Mul, y.clone());
+        assert_eq!(Call::of(&product(&a, &b)), Some(Call::OfTwo("mul", [0, 1])));
+        assert_eq!(Call::of(&product(&b, &a)), Some(Call::OfTwo("mul", [1, 0])));
+        assert_eq!(
+            Call::of(&silu(a.clone())),
+            Some(Call::Activation("Silu", 0))
+        );
+        let two = Expr::Float(Real::known(2.0));
+        assert!(matches!(
+            Call::of(&product(&a, &two)),
+            Some(Call::WithNumber("scale", 0, _))
+        ));
+        for expr in [
+            product(&silu(a.clone()), &b),
+            product(&silu(a.clone()), &two),
+            silu(product(&a, &b)),
+            product(&a, &silu(b)),
+        ] {
+            assert_eq!(Call::of(&expr), None, "{expr}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term, call};
 use crate::spec::{Real, Size};
 
 pub(super) static EMBEDDING: Operation = Operation {
@@ -140,6 +141,13 @@ impl ModelOp for Embedding {
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         let vocab = &self.vocab;
         self.bound.check(of, 0, EMBEDDING.name, &quote!(#vocab))
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(call(
+            "Gather",
+            [of.weight(&self.place, "weight"), of.operand(0)],
+        ))
     }
 }
 

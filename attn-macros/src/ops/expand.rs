@@ -12,7 +12,9 @@ use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
-use crate::model::types::Type;
+use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call};
+use crate::spec::Size;
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static EXPAND: Operation = Operation {
@@ -95,6 +97,22 @@ impl ModelOp for Expand {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let (from, to) = (of.operand_type(0), of.result_type());
+        let new = (0..to.axes.len()).filter(|axis| !self.places.contains(axis));
+        let new: Vec<usize> = new.collect();
+        let axes = to.axes.iter().enumerate().map(|(index, axis)| {
+            let place = self.places.iter().position(|place| *place == index);
+            match place {
+                // It has this length already.
+                Some(place) if !from.axes[place].is_one() => Axis::Size(Size::known(1)),
+                _ => axis.clone(),
+            }
+        });
+        let shape = of.shape(&axes.collect::<Vec<_>>());
+        Ok(call("Expand", [of.operand(0).unsqueeze(&new), shape]))
     }
 }
 

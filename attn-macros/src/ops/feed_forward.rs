@@ -16,6 +16,7 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, Projection, RegionBuilder};
+use crate::onnx::{OnnxNode, Term};
 use crate::score::Expr;
 use crate::spec::keys::{Key, KeyKind, Word};
 use crate::spec::{Distribution, Real, Size};
@@ -153,7 +154,9 @@ fn lower(
         place,
         width,
         hidden,
+        activation,
         gated,
+        bias,
         dropout,
     };
     let operands = call.operands.clone();
@@ -278,7 +281,9 @@ struct FeedForward {
     place: ParamPath,
     width: Size,
     hidden: Size,
+    activation: Activation,
     gated: bool,
+    bias: bool,
     dropout: Option<Real>,
 }
 
@@ -324,6 +329,28 @@ impl ModelOp for FeedForward {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let affine = |of: &OnnxNode<'_, '_>, x: Term, field: &str| {
+            let [weight, bias] = ["weight", "bias"].map(|tensor| format!("{field}.{tensor}"));
+            let bias = self.bias.then(|| of.weight(&self.place, &bias));
+            of.affine(x, of.weight(&self.place, &weight), bias)
+        };
+        let x = of.operand(0);
+        let activation = self.activation.of(Expr::Operand(0));
+        let hidden = match self.gated {
+            true => {
+                let gate = affine(of, x.clone(), "gate_proj");
+                let gate = of.elements(&activation, &[gate]);
+                gate.times(affine(of, x, "up_proj"))
+            }
+            false => {
+                let up = affine(of, x, "up_proj");
+                of.elements(&activation, &[up])
+            }
+        };
+        Ok(affine(of, hidden, "down_proj"))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type, ValueKind};
+use crate::onnx::{OnnxNode, Term};
 
 pub(super) static FLOAT: Operation = Operation {
     name: "float",
@@ -113,6 +114,10 @@ impl ModelOp for Float {
         let len = size(axis);
         let lens = of.input(0);
         Some(quote!(call.inputs.#lens.check_lengths(#operation, #len)?;))
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(of.operand(0).cast("E"))
     }
 }
 

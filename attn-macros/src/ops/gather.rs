@@ -8,9 +8,11 @@ use super::{
     Properties, Saved,
 };
 use crate::emit::block::{Footprints, Gradients, Output, size};
+use crate::messages::onnx as words;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call, call_with};
 use crate::spec::Size;
 
 /// Indices of one axis of the first operand.
@@ -238,6 +240,53 @@ impl ModelOp for Gather {
             Indices::Operand(bound) => bound.check(of, 1, &self.along.text, len),
             Indices::Constants(_) => self.check_constants(&of.label(), len),
         }
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let index = self.along.index;
+        let axis = format!("axis={index}");
+        let x = of.operand(0);
+        let ids = match &self.ids {
+            Indices::Operand(_) => of.operand(1),
+            Indices::Constants(offsets) => {
+                let ids = offsets.iter().map(|offset| match offset {
+                    Offset::FromStart(start) => of.size(start),
+                    Offset::FromEnd(before) => format!("-{}", of.size(before)),
+                });
+                Term::ints(ids.collect::<Vec<_>>())
+            }
+        };
+        let shared = &self.along.shared;
+        let own: Vec<usize> = shared.iter().flatten().copied().collect();
+        if own.is_empty() {
+            return Ok(call_with("Gather", axis, [x, ids]));
+        }
+        // An index for every element: the ids stand at the axes of the value, the new one at that which is indexed.
+        let rank = of.operand_type(0).axes.len();
+        let places: Vec<usize> = shared.iter().map(|of| of.unwrap_or(index)).collect();
+        if places.len() > own.len() + 1 {
+            return Err(words::GATHER.to_owned());
+        }
+        let has_new = places.len() > own.len();
+        let lengths = of
+            .operand_type(0)
+            .axes
+            .iter()
+            .enumerate()
+            .map(
+                |(axis, length)| match places.contains(&axis) || axis == index {
+                    true => Axis::Size(Size::known(1)),
+                    false => length.clone(),
+                },
+            );
+        let lengths: Vec<Axis> = lengths.collect();
+        let shape = of.shape(&lengths);
+        let ids = call("Expand", [ids.at_axes(&places, rank), shape]);
+        let gathered = call_with("GatherElements", axis, [x, ids]);
+        Ok(match has_new {
+            true => gathered,
+            false => gathered.squeeze(&[index]),
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call};
 use crate::spec::keys::{Key, KeyKind, gain};
 use crate::spec::{Real, Size};
 
@@ -190,6 +191,20 @@ impl ModelOp for GroupNorm {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let x = of.operand(0);
+        let before = vec!["0".to_owned(); self.index];
+        let groups = of.size(&self.groups);
+        let shape = before.into_iter().chain([groups, "-1".to_owned()]);
+        let grouped = of.name(call("Reshape", [x.clone(), Term::ints(shape)]));
+        let epsilon = of.epsilon(&self.place);
+        let normed = of.standardized(grouped, &epsilon);
+        let normed = call("Reshape", [normed, call("Shape", [x])]);
+        let behind: Vec<usize> = (1..self.behind.len()).collect();
+        let learned = self.learned;
+        Ok(learned.onnx(of, &self.place, &behind, normed))
     }
 }
 

@@ -10,10 +10,12 @@ use super::{
 };
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::messages::model as messages;
+use crate::messages::onnx as words;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder, is_without_bias};
 use crate::model::types::{Axis, Type, ValueKind};
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::keys::{Key, KeyKind};
 use crate::spec::parse::Value;
 use crate::spec::{Real, Size};
@@ -257,6 +259,10 @@ impl ModelOp for GroupedLinear {
         let groups = &self.groups;
         self.bound
             .check(of, 1, GROUPED_LINEAR.name, &quote!(#groups))
+    }
+
+    fn onnx(&self, _: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Err(words::BY_GROUP.to_owned())
     }
 }
 

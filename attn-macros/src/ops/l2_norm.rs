@@ -14,6 +14,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term, call};
 use crate::spec::Real;
 use crate::spec::keys::{Key, KeyKind};
 
@@ -61,6 +62,14 @@ fn lower(
             lowering.node(builder, op, operands, result)
         }
     })
+}
+
+/// `x / max(|x|, epsilon)` along an axis, in ONNX.
+fn onnx_along(of: &OnnxNode<'_, '_>, axis: i64, epsilon: Term) -> Term {
+    let x = of.operand(0);
+    let squares = x.clone().times(x.clone()).reduce("ReduceSum", axis, true);
+    let length = call("Sqrt", [squares]);
+    x.over(call("Max", [length, epsilon]))
 }
 
 /// Over the last axis.
@@ -111,6 +120,11 @@ impl ModelOp for L2Norm {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let epsilon = of.number(&self.epsilon);
+        Ok(onnx_along(of, -1, epsilon))
     }
 }
 
@@ -176,6 +190,11 @@ impl ModelOp for L2NormAlong {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let epsilon = of.number(&self.epsilon);
+        Ok(onnx_along(of, self.index as i64, epsilon))
     }
 }
 

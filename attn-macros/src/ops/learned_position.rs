@@ -15,6 +15,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call};
 use crate::spec::{Real, Size};
 
 pub(super) static LEARNED_POSITION: Operation = Operation {
@@ -215,6 +216,25 @@ impl ModelOp for LearnedPosition {
         let len = of.length_of_result();
         let longest = &self.longest;
         Some(quote!(p::check_length(#len, #longest)?;))
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let table = of.weight(&self.place, "weight");
+        if self.given.is_some() {
+            return Ok(call("Gather", [table, of.operand(0)]));
+        }
+        let axes = &of.result_type().axes;
+        let (before, len) = (&axes[..axes.len() - 2], &axes[axes.len() - 2]);
+        let start = match &self.offset {
+            Some(offset) => Term::ints([of.size(offset)]),
+            None => Term::ints([0]),
+        };
+        let end = match &self.offset {
+            Some(_) => start.clone().plus(of.length(len)),
+            None => of.length(len),
+        };
+        let rows = call("Slice", [table, start, end, Term::ints([0])]);
+        Ok(of.repeated(rows, before))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder, is_without_bias};
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::{Real, Size};
 
 pub(super) static LINEAR: Operation = Operation {
@@ -212,6 +213,12 @@ impl ModelOp for Linear {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let weight = of.weight(&self.place, "weight");
+        let bias = self.bias.then(|| of.weight(&self.place, "bias"));
+        Ok(of.affine(of.operand(0), weight, bias))
     }
 }
 

@@ -9,8 +9,10 @@ use super::{
 };
 use crate::emit::ExecMode;
 use crate::emit::block::{Footprints, Gradients, Output};
+use crate::messages::onnx as words;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame};
 use crate::model::graph::{Model, ParamPath};
+use crate::onnx::{OnnxNode, Term};
 
 /// Of vectors and targets: the `loss` of what `linear` makes of the vectors.
 pub(crate) struct LinearCrossEntropy {
@@ -59,6 +61,10 @@ impl ModelOp for LinearCrossEntropy {
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         self.loss.check(of)
+    }
+
+    fn onnx(&self, _: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Err(words::loss("cross_entropy"))
     }
 }
 

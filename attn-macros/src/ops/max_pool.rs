@@ -12,6 +12,7 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
+use crate::onnx::{OnnxNode, Term};
 
 pub(super) static MAX_POOL: Operation = Operation {
     name: "max_pool",
@@ -69,6 +70,16 @@ impl ModelOp for MaxPool {
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         self.0.check(of, "max_pool")
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let axis = of.operand_type(0).axes.len() - 2;
+        Ok(match self.0.selection() {
+            None => of.operand(0).reduce("ReduceMax", axis as i64, false),
+            Some(selection) => selection
+                .onnx(of, axis)
+                .extreme("ReduceMax", f64::NEG_INFINITY),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
+use super::selection::Selection;
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
@@ -13,6 +14,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type, ValueKind};
+use crate::onnx::{OnnxNode, Term};
 
 pub(super) static MEAN_POOL: Operation = Operation {
     name: "mean_pool",
@@ -75,6 +77,14 @@ impl Pool {
         };
         let method = format_ident!("{name}{padded}");
         of.define(&quote!(#method(#(&#operands),*)))
+    }
+
+    /// The vectors that are read, if not all are.
+    pub(super) fn selection(&self) -> Option<Selection> {
+        self.padding.map(|kind| match kind {
+            ValueKind::Bools => Selection::new(kind, vec![0, 1]),
+            _ => Selection::new(kind, vec![0]),
+        })
     }
 
     /// Lengths are those of the sequences at most.
@@ -164,6 +174,14 @@ impl ModelOp for MeanPool {
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         self.0.check(of, "mean_pool")
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let axis = of.operand_type(0).axes.len() - 2;
+        Ok(match self.0.selection() {
+            None => of.operand(0).reduce("ReduceMean", axis as i64, false),
+            Some(selection) => selection.onnx(of, axis).mean(),
+        })
     }
 }
 

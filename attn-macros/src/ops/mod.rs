@@ -64,6 +64,7 @@ use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Arguments, Lowering, RegionBuilder};
 use crate::model::syntax::Call;
 use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::body::Function;
 use crate::spec::keys::{Key, Word};
 use crate::spec::{Real, Size};
@@ -297,6 +298,9 @@ pub(crate) trait ModelOp: for<'a> Emit<ModelFrame<'a>> {
 
     /// The line that finds mistakes in the numbers of an input before the fused form begins.
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream>;
+
+    /// Its value in ONNX. An error says why there is none, and what to do.
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String>;
 }
 
 /// Properties of an operation wherever it stands.

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::messages::model as messages;
+use crate::messages::onnx as words;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, Opaque, ParamPath, Submodule, ValueId};
 use crate::model::lower::{Arguments, Lowering, RegionBuilder};
@@ -16,6 +17,7 @@ use crate::model::signature::parse_type;
 use crate::model::sizes;
 use crate::model::syntax::first;
 use crate::model::types::{Type, ValueKind};
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::keys::{self, Key};
 use crate::spec::text;
 
@@ -156,6 +158,10 @@ impl ModelOp for Module {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, _: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Err(words::MODULE.to_owned())
     }
 }
 

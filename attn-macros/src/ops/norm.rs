@@ -12,6 +12,7 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder, is_without_bias};
+use crate::onnx::{OnnxNode, Term, call_with};
 use crate::spec::keys::{Key, KeyKind, gain};
 use crate::spec::parse::Value;
 use crate::spec::{GainKind, Real, Size};
@@ -119,6 +120,26 @@ impl Learned {
         Learned {
             gain: GainKind::of(call.arguments.word("gain")),
             bias: !call.arguments.entries.iter().any(is_without_bias),
+        }
+    }
+
+    /// The normalised values of this layer with its gain and bias, which have so many axes behind that of the channels.
+    pub(super) fn onnx(
+        self,
+        of: &OnnxNode<'_, '_>,
+        place: &ParamPath,
+        behind: &[usize],
+        normed: Term,
+    ) -> Term {
+        let weight = |tensor: &str| of.weight(place, tensor).unsqueeze(behind);
+        let scaled = match self.gain {
+            GainKind::One => normed,
+            GainKind::Factor => normed.times(weight("weight")),
+            GainKind::OnePlus => normed.times(weight("weight").plus(Term::number(1.0))),
+        };
+        match self.bias {
+            true => scaled.plus(weight("bias")),
+            false => scaled,
         }
     }
 
@@ -245,6 +266,25 @@ impl ModelOp for Normalize {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let x = of.operand(0);
+        let epsilon = of.epsilon(&self.place);
+        let Learned { gain, bias } = self.learned;
+        if let (Norm::Layer, GainKind::Factor) = (self.norm, gain) {
+            let bias = bias.then(|| of.weight(&self.place, "bias"));
+            let attributes = format!("axis=-1,epsilon={}", of.float(&epsilon));
+            let operands = [x, of.weight(&self.place, "weight")]
+                .into_iter()
+                .chain(bias);
+            return Ok(call_with("LayerNormalization", attributes, operands));
+        }
+        let normed = match self.norm {
+            Norm::Layer => of.standardized(x, &epsilon),
+            Norm::Rms => of.divided_by_rms(x, &epsilon),
+        };
+        Ok(self.learned.onnx(of, &self.place, &[], normed))
     }
 }
 

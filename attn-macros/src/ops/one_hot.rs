@@ -12,6 +12,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term, call};
 use crate::spec::Size;
 
 pub(super) static ONE_HOT: Operation = Operation {
@@ -80,6 +81,13 @@ impl ModelOp for OneHot {
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         let count = &self.count;
         self.bound.check(of, 0, ONE_HOT.name, &quote!(#count))
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let rank = of.operand_type(0).axes.len();
+        let classes = of.indices(&self.axis);
+        let ids = of.operand(0).unsqueeze(&[rank]);
+        Ok(call("Equal", [ids, classes]).cast("E"))
     }
 }
 

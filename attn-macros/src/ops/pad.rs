@@ -15,6 +15,7 @@ use crate::model::graph::{Model, ValueId};
 use crate::model::lengths::Length;
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call};
 use crate::spec::keys::{Key, KeyKind};
 use crate::spec::parse::Value;
 use crate::spec::{Real, Size};
@@ -116,6 +117,7 @@ fn lower_pad(
         axis: x.axes[index].clone(),
         index,
         by: Offset::FromStart(before),
+        after,
         value,
     };
     let ty = Type::floats(axes);
@@ -140,6 +142,7 @@ fn lower_shift(
         axis: x.axes[index].clone(),
         index,
         by: lowering.offset(&by)?,
+        after: Size::known(0),
         value: Real::known(0.0),
     };
     Some(lowering.node(builder, shift, call.operands.clone(), (call.result, x)))
@@ -153,6 +156,8 @@ struct Pad {
     index: usize,
     /// How many indices it is moved towards the end. `FromEnd`: towards the start.
     by: Offset,
+    /// How many indices longer the axis is behind it.
+    after: Size,
     value: Real,
 }
 
@@ -215,6 +220,27 @@ impl ModelOp for Pad {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let axes = Term::ints([self.index]);
+        let x = of.operand(0);
+        let is_shift = self.what == SHIFT.name;
+        let value = of.number(&self.value);
+        let zero = || "0".to_owned();
+        let [before, after] = match &self.by {
+            Offset::FromStart(before) if is_shift => [of.size(before), zero()],
+            Offset::FromStart(before) => [of.size(before), of.size(&self.after)],
+            Offset::FromEnd(after) => [zero(), of.size(after)],
+        };
+        let pads = Term::ints([before, after.clone()]);
+        let padded = call("Pad", [x, pads, value, axes.clone()]);
+        if !is_shift {
+            return Ok(padded);
+        }
+        let start = Term::ints([after]);
+        let end = start.clone().plus(of.length(&self.axis));
+        Ok(call("Slice", [padded, start, end, axes]))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath};
 use crate::model::types::Type;
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::{Real, Size};
 
 /// The field of the model.
@@ -95,6 +96,10 @@ impl ModelOp for Param {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(of.weight(&self.0, "weight"))
     }
 }
 

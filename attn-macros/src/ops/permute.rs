@@ -13,6 +13,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Type;
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static PERMUTE: Operation = Operation {
@@ -113,6 +114,10 @@ impl ModelOp for Permute {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(of.operand(0).transpose(&self.axes))
     }
 }
 

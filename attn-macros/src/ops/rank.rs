@@ -14,6 +14,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder, named};
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call_with};
 use crate::spec::Size;
 use crate::spec::keys::{Key, KeyKind};
 
@@ -198,6 +199,22 @@ impl ModelOp for Ranks {
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         Ranks::check(self, &of.label(), &of.sizes(0)[self.index])
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let x = of.operand(0);
+        Ok(match &self.k {
+            None => call_with(
+                "ArgMax",
+                format_args!("axis={},keepdims=0", self.index),
+                [x],
+            ),
+            Some(k) => {
+                let k = Term::ints([of.size(k)]);
+                // The second output.
+                call_with("TopK.1", format_args!("axis={}", self.index), [x, k])
+            }
+        })
     }
 }
 

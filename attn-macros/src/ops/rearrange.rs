@@ -13,6 +13,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::Size;
 use crate::spec::keys::{Key, KeyKind};
 
@@ -131,6 +132,15 @@ impl ModelOp for Rearrange {
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         Rearrange::check(self, &of.label(), block::size)
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let from = &of.operand_type(0).axes;
+        let split = of.reshape(of.operand(0), from, &self.split);
+        let moved = split.transpose(&self.order);
+        let axes = self.order.iter().map(|axis| self.split[*axis].clone());
+        let to = &of.result_type().axes;
+        Ok(of.reshape(moved, &axes.collect::<Vec<_>>(), to))
     }
 }
 

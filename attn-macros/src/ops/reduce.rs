@@ -14,6 +14,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term};
 use crate::score::{Binary, Expr};
 use crate::spec::keys::{Key, KeyKind};
 
@@ -305,6 +306,38 @@ impl ModelOp for Reduce {
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         let selection = self.selection.as_ref()?;
         selection.check(of, self.reduction.name(), self.index)
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        if let Some(selection) = &self.selection {
+            let selected = selection.onnx(of, self.index);
+            return Ok(match self.reduction {
+                Reduction::Sum => selected.sum(),
+                Reduction::Mean => selected.mean(),
+                Reduction::Max => selected.extreme("ReduceMax", f64::NEG_INFINITY),
+                Reduction::Min => selected.extreme("ReduceMin", f64::INFINITY),
+                Reduction::Variance => selected.variance(of),
+                Reduction::Logsumexp => {
+                    let x = selected.or(f64::NEG_INFINITY);
+                    of.logsumexp(x, self.index)
+                }
+            });
+        }
+        let x = of.operand(0);
+        let axis = self.index as i64;
+        Ok(match self.reduction {
+            Reduction::Sum => x.reduce("ReduceSum", axis, false),
+            Reduction::Mean => x.reduce("ReduceMean", axis, false),
+            Reduction::Max => x.reduce("ReduceMax", axis, false),
+            Reduction::Min => x.reduce("ReduceMin", axis, false),
+            Reduction::Variance => {
+                let mean = x.clone().reduce("ReduceMean", axis, true);
+                let difference = of.name(x.minus(mean));
+                let square = difference.clone().times(difference);
+                square.reduce("ReduceMean", axis, false)
+            }
+            Reduction::Logsumexp => of.logsumexp(x, self.index),
+        })
     }
 }
 

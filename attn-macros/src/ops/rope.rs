@@ -14,6 +14,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type, ValueKind};
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::rope_keys::{self, ROPE_KEYS};
 use crate::spec::{self, Rotary};
 
@@ -212,6 +213,21 @@ impl ModelOp for Rope {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let axes = &of.operand_type(0).axes;
+        let Some((Axis::Size(width), rows)) = axes.split_last() else {
+            return Ok(of.operand(0));
+        };
+        let positions = match &self.positions {
+            Positions::Along(axis, index) => {
+                let behind: Vec<usize> = (1..axes.len() - index).collect();
+                of.indices(axis).unsqueeze(&behind)
+            }
+            Positions::Given(shared) => of.operand(1).at_axes(shared, rows.len() + 1),
+        };
+        of.rotate(of.operand(0), &self.rotary, width, positions)
     }
 }
 

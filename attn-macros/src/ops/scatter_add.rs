@@ -9,10 +9,12 @@ use super::{
 };
 use crate::emit::block::{Footprints, Gradients, Output, size};
 use crate::messages::model as messages;
+use crate::messages::onnx as words;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type, ValueKind};
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static SCATTER_ADD: Operation = Operation {
@@ -154,6 +156,10 @@ impl ModelOp for ScatterAdd {
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         let count = size(&self.along.axis);
         self.bound.check(of, 1, &self.along.text, &count)
+    }
+
+    fn onnx(&self, _: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Err(words::SCATTER_ADD.to_owned())
     }
 }
 

@@ -10,6 +10,7 @@ use crate::model::emit::{ComposedNode, FusedNode};
 use crate::model::graph::ValueId;
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Type, ValueKind};
+use crate::onnx::{OnnxNode, Term, call};
 use crate::score::Expr;
 use crate::spec::Real;
 
@@ -200,7 +201,83 @@ fn accepted(x: &Type, index: usize) -> [Type; 2] {
     ]
 }
 
+/// The numbers that count along an axis, in ONNX.
+pub(super) struct Counted {
+    x: Term,
+    /// Whether a number counts, with an axis for each of `x`.
+    pub(super) is_counted: Term,
+    axis: i64,
+}
+
+impl Counted {
+    /// The numbers, with another one in place of those that do not count.
+    pub(super) fn or(&self, otherwise: f64) -> Term {
+        let otherwise = Term::number(otherwise);
+        self.x
+            .clone()
+            .where_else(self.is_counted.clone(), otherwise)
+    }
+
+    /// How many count, or 1 if none does.
+    fn count(&self, keeps: bool) -> Term {
+        let marks = self.is_counted.clone().cast("E");
+        let count = marks.reduce("ReduceSum", self.axis, keeps);
+        call("Max", [count, Term::number(1.0)])
+    }
+
+    pub(super) fn sum(&self) -> Term {
+        self.or(0.0).reduce("ReduceSum", self.axis, false)
+    }
+
+    pub(super) fn mean(&self) -> Term {
+        self.sum().over(self.count(false))
+    }
+
+    pub(super) fn variance(&self, of: &mut OnnxNode<'_, '_>) -> Term {
+        let sum = self.or(0.0).reduce("ReduceSum", self.axis, true);
+        let difference = self.x.clone().minus(sum.over(self.count(true)));
+        let zero = Term::number(0.0);
+        let difference = of.name(difference.where_else(self.is_counted.clone(), zero));
+        let square = difference.clone().times(difference);
+        square
+            .reduce("ReduceSum", self.axis, false)
+            .over(self.count(false))
+    }
+
+    /// The maximum or the minimum: 0 if no number counts.
+    pub(super) fn extreme(&self, op: &str, of_none: f64) -> Term {
+        let found = self.or(of_none).reduce(op, self.axis, false);
+        let marks = self.is_counted.clone().cast("E");
+        let any = marks.reduce("ReduceMax", self.axis, false).cast("BOOL");
+        found.where_else(any, Term::number(0.0))
+    }
+}
+
 impl Selection {
+    pub(super) fn new(kind: ValueKind, own: Vec<usize>) -> Self {
+        Selection { kind, own }
+    }
+
+    /// The numbers of the first operand that count along this axis, by the second operand.
+    pub(super) fn onnx(&self, of: &mut OnnxNode<'_, '_>, index: usize) -> Counted {
+        let x = of.operand_type(0);
+        let rank = x.axes.len();
+        let selection = of.operand(1).at_axes(&self.own, rank);
+        let is_counted = match self.kind {
+            ValueKind::Bools => selection,
+            _ => {
+                let behind: Vec<usize> = (1..rank - index).collect();
+                let places = of.indices(&x.axes[index]).unsqueeze(&behind);
+                call("Less", [places, selection])
+            }
+        };
+        Counted {
+            x: of.operand(0),
+            is_counted: of.name(is_counted),
+            axis: index as i64,
+        }
+    }
+
     /// `p::Selection::of_lengths(&lens, &[batch], &[0])`
     fn emit(&self, values: &TokenStream, sizes: &[TokenStream], index: usize) -> TokenStream {
         let own = self.own.iter().map(|axis| Literal::usize_unsuffixed(*axis));

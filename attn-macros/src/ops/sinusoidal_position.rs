@@ -13,6 +13,8 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
+use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term, call, call_with};
 
 pub(super) static SINUSOIDAL_POSITION: Operation = Operation {
     name: "sinusoidal_position",
@@ -73,6 +75,24 @@ impl ModelOp for SinusoidalPosition {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let axes = &of.result_type().axes;
+        let (before, len) = (&axes[..axes.len() - 2], &axes[axes.len() - 2]);
+        let width = match axes.last() {
+            Some(Axis::Size(width)) => of.size(width),
+            _ => String::new(),
+        };
+        let positions = of.indices(len).cast("F64").unsqueeze(&[1]);
+        let frequencies = call_with("Sinusoid", format_args!("width={width}"), []);
+        let angles = of.name(positions.times(frequencies));
+        let columns = call("Range", [Term::int(0), Term::new(width), Term::int(1)]);
+        let odd = call_with("Mod", "fmod=0", [columns, Term::int(2)]).cast("BOOL");
+        let waves = ["Cos", "Sin"].map(|wave| call(wave, [angles.clone()]));
+        let [cos, sin] = waves;
+        let rows = cos.where_else(odd, sin).cast("E");
+        Ok(of.repeated(rows, before))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::emit::block::{self, Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
 use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term, call, call_with};
 use crate::spec::Size;
 
 /// A part of an axis.
@@ -115,6 +116,33 @@ impl ModelOp for Slice {
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         Slice::check(self, &of.label(), &of.sizes(0)[self.index])
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let x = of.operand(0);
+        let Some(len) = &self.len else {
+            let index = match &self.start {
+                Offset::FromStart(start) => of.size(start),
+                Offset::FromEnd(before) => format!("-{}", of.size(before)),
+            };
+            let axis = format!("axis={}", self.index);
+            return Ok(call_with("Gather", axis, [x, Term::new(index)]));
+        };
+        let start = match &self.start {
+            Offset::FromStart(start) => Term::ints([of.size(start)]),
+            Offset::FromEnd(before) => {
+                let before = Term::ints([of.size(before)]);
+                of.length(&self.axis).minus(before)
+            }
+        };
+        let end = match (&self.start, len) {
+            (Offset::FromStart(start), Axis::Size(len)) => {
+                let end = start.plus(len);
+                Term::ints([of.size(&end)])
+            }
+            _ => start.clone().plus(of.length(len)),
+        };
+        Ok(call("Slice", [x, start, end, Term::ints([self.index])]))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Axis;
+use crate::onnx::{OnnxNode, Term, call_with};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static SOFTMAX: Operation = Operation {
@@ -133,6 +134,10 @@ impl ModelOp for Softmax {
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
     }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(call_with("Softmax", "axis=-1", [of.operand(0)]))
+    }
 }
 
 impl Emit<ModelFrame<'_>> for Softmax {
@@ -196,6 +201,18 @@ impl ModelOp for SoftmaxAlong {
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         let selection = self.selection.as_ref()?;
         selection.check(of, SOFTMAX.name, self.index)
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let axis = format!("axis={}", self.index);
+        Ok(match &self.selection {
+            None => call_with("Softmax", axis, [of.operand(0)]),
+            Some(selection) => {
+                let selected = selection.onnx(of, self.index);
+                let weights = call_with("Softmax", axis, [selected.or(f64::MIN)]);
+                weights.where_else(selected.is_counted.clone(), Term::number(0.0))
+            }
+        })
     }
 }
 

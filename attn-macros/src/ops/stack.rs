@@ -13,6 +13,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Type;
+use crate::onnx::{OnnxNode, Term, call_with};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static STACK: Operation = Operation {
@@ -92,6 +93,16 @@ impl ModelOp for Stack {
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let operands = of.operands().into_iter();
+        let operands = operands.map(|operand| operand.unsqueeze(&[self.axis]));
+        Ok(call_with(
+            "Concat",
+            format_args!("axis={}", self.axis),
+            operands,
+        ))
     }
 }
 

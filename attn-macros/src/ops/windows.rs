@@ -15,6 +15,7 @@ use crate::model::graph::{Model, ValueId};
 use crate::model::lengths::Length;
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call_with};
 use crate::spec::Size;
 use crate::spec::keys::{Key, KeyKind};
 
@@ -149,6 +150,15 @@ impl ModelOp for Windows {
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         Windows::check(self, &of.label(), &of.sizes(0)[self.index])
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let count = of.result_type().axes[self.index].clone();
+        let step = Term::new(of.size(&self.step));
+        let starts = of.indices(&count).times(step).unsqueeze(&[1]);
+        let places = starts.plus(of.indices(&Axis::Size(self.size.clone())));
+        let axis = format!("axis={}", self.index);
+        Ok(call_with("Gather", axis, [of.operand(0), places]))
     }
 }
 

@@ -393,13 +393,20 @@ impl Checker<'_> {
         let call = self.word("qk_norm");
         let gain = call.as_ref().and_then(|call| call.choice("gain"));
         let gain = GainKind::of(gain.map(|gain| gain.word.name));
-        let norm = match self.word_name("qk_norm", "none") {
+        let epsilon = call.as_ref().map(|call| call.number("epsilon"));
+        let norm = match (self.word_name("qk_norm", "none"), epsilon) {
             _ if score == Score::OfPlaces => QkNorm::None,
-            "rms" => QkNorm::Rms(gain),
-            "l2" => QkNorm::L2,
+            ("rms", Some(epsilon)) => QkNorm::Rms(gain, epsilon),
+            ("l2", Some(epsilon)) => QkNorm::L2(epsilon),
             _ => QkNorm::None,
         };
-        if score == Score::Additive && norm != QkNorm::None {
+        if let QkNorm::Rms(_, epsilon) | QkNorm::L2(epsilon) = &norm
+            && !epsilon.origin.is_empty()
+            && !self.is_positive(epsilon, "epsilon` of `qk_norm")
+        {
+            return QkNorm::None;
+        }
+        if score == Score::Additive && !matches!(norm, QkNorm::None) {
             self.contradiction("qk_norm", messages::QK_NORM_WITH_ADDITIVE);
             return QkNorm::None;
         }

@@ -329,10 +329,14 @@ static QK_NORMS: &[Word] = &[
     plain("none", "Queries and keys as they are projected."),
     Word {
         name: "rms",
-        args: &[choice("gain", &GAIN)],
-        doc: "Root mean square with a learned gain (Zhang & Sennrich 2019); with `gain = one_plus` the factor is `1 + weight`, as in Gemma 3, and with `gain = false` there is none.",
+        args: &[choice("gain", &GAIN), number("epsilon", Some(1e-6))],
+        doc: "Root mean square with a learned gain (Zhang & Sennrich 2019); with `gain = one_plus` the factor is `1 + weight`, as in Gemma 3, and with `gain = false` there is none. `epsilon` is added to the mean of the squares: `rms_norm_eps` of `transformers`.",
     },
-    plain("l2", "Unit length (Henry et al. 2020)."),
+    Word {
+        name: "l2",
+        args: &[number("epsilon", Some(1e-6))],
+        doc: "Unit length (Henry et al. 2020), up to `epsilon`, which is added to its square.",
+    },
 ];
 
 static TALKING: &[Word] = &[

@@ -365,11 +365,12 @@ impl Rotary {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// The norm of queries and keys, with its epsilon.
+#[derive(Clone, Debug)]
 pub(crate) enum QkNorm {
     None,
-    Rms(GainKind),
-    L2,
+    Rms(GainKind, Real),
+    L2(Real),
 }
 
 /// The learned factor of a norm.

@@ -1,7 +1,7 @@
 //! Expressions that are not allowed in a constant of Rust, although a user may expect it.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::{BinOp, Expr, Lit, UnOp};
 
 use super::value::inner;
@@ -16,14 +16,91 @@ pub(crate) enum NotConstant {
     Name(Ident),
 }
 
+/// The function that constants may call by its name.
+const SQRT: &str = "sqrt";
+
 /// Functions of floats, none of which rustc evaluates in a constant.
 const RUN_TIME: [&str; 9] = [
-    "sqrt", "exp", "ln", "log", "log2", "powf", "powi", "pow", "rsqrt",
+    SQRT, "exp", "ln", "log", "log2", "powf", "powi", "pow", "rsqrt",
 ];
 
-/// A function of floats or a power in `expr`.
+/// A function of floats or a power in `expr`, a size.
 pub(super) fn find(expr: &Expr) -> Option<NotConstant> {
-    search(expr, &|_| false)
+    search(expr, &|_| false, &RUN_TIME)
+}
+
+/// The same in a number, where `sqrt(x)` is a function of the language.
+pub(super) fn find_in_number(expr: &Expr) -> Option<NotConstant> {
+    search(expr, &|_| false, &RUN_TIME[1..])
+}
+
+/// The argument of `sqrt(x)`.
+pub(super) fn argument_of_root(expr: &Expr) -> Option<&Expr> {
+    let Expr::Call(call) = expr else { return None };
+    let is_root = name_of(&call.func).is_some_and(|name| name == SQRT);
+    match call.args.len() {
+        1 if is_root => call.args.first(),
+        _ => None,
+    }
+}
+
+/// `expr` with the root of the library in the place of each `sqrt(x)`.
+pub(super) fn with_roots(expr: TokenStream) -> TokenStream {
+    let tokens: Vec<TokenTree> = expr.into_iter().collect();
+    let is_root = |index: usize| {
+        let is_call = |next: &TokenTree| matches!(next, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis);
+        let is_name = matches!(&tokens[index], TokenTree::Ident(name) if name == SQRT);
+        let before = index.checked_sub(1).map(|before| &tokens[before]);
+        let is_path =
+            matches!(before, Some(TokenTree::Punct(punct)) if matches!(punct.as_char(), '.' | ':'));
+        is_name && !is_path && tokens.get(index + 1).is_some_and(is_call)
+    };
+    let replaced = (0..tokens.len()).map(|index| match &tokens[index] {
+        name if is_root(index) => quote_spanned!(name.span()=> p::square_root),
+        TokenTree::Group(group) => {
+            let mut inner = with_roots(group.stream());
+            if index > 0 && is_root(index - 1) {
+                inner = quote_spanned!(group.span()=> (#inner) as f64);
+            }
+            let mut group_with = Group::new(group.delimiter(), inner);
+            group_with.set_span(group.span());
+            group_with.to_token_stream()
+        }
+        token => token.to_token_stream(),
+    });
+    replaced.collect()
+}
+
+/// The same root by its whole path, for what stands outside of the block that imports the library as `p`.
+pub(crate) fn with_paths_of_roots(krate: &TokenStream, tokens: TokenStream) -> TokenStream {
+    let mut tokens = tokens.into_iter().peekable();
+    let mut replaced = TokenStream::new();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(name) if name == "p" && is_path_of_root(&tokens) => {
+                replaced.extend(quote_spanned!(name.span()=> #krate::__private));
+            }
+            TokenTree::Group(group) => {
+                let inner = with_paths_of_roots(krate, group.stream());
+                let mut group_with = Group::new(group.delimiter(), inner);
+                group_with.set_span(group.span());
+                replaced.extend([TokenTree::Group(group_with)]);
+            }
+            token => replaced.extend([token]),
+        }
+    }
+    replaced
+}
+
+/// Whether `:: square_root` follows.
+fn is_path_of_root(behind: &(impl Iterator<Item = TokenTree> + Clone)) -> bool {
+    let mut behind = behind.clone();
+    let mut is = |wanted: &str| {
+        behind
+            .next()
+            .is_some_and(|token| token.to_string() == wanted)
+    };
+    is(":") && is(":") && is("square_root")
 }
 
 /// The first name of one segment in `expr` that cannot be a constant: those are written in capitals.
@@ -32,15 +109,19 @@ pub(super) fn find_name(expr: &Expr) -> Option<Ident> {
         let name = name.to_string();
         name != "self" && !name.starts_with("r#") && !name.chars().any(char::is_uppercase)
     };
-    match search(expr, &is_variable)? {
+    match search(expr, &is_variable, &RUN_TIME)? {
         NotConstant::Name(name) => Some(name),
         _ => None,
     }
 }
 
-fn search(expr: &Expr, is_variable: &impl Fn(&Ident) -> bool) -> Option<NotConstant> {
-    let search = |expr: &Expr| search(expr, is_variable);
-    let is_run_time = |name: &Ident| RUN_TIME.iter().any(|function| name == function);
+fn search(
+    expr: &Expr,
+    is_variable: &impl Fn(&Ident) -> bool,
+    run_time: &[&str],
+) -> Option<NotConstant> {
+    let search = |expr: &Expr| search(expr, is_variable, run_time);
+    let is_run_time = |name: &Ident| run_time.iter().any(|function| name == function);
     match inner(expr) {
         Expr::Path(path) => {
             let name = path.path.get_ident()?;

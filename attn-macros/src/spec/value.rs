@@ -8,7 +8,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{BinOp, Expr, Lit, UnOp};
 
-use super::text;
+use super::{not_constant, text};
 
 /// A value that only rustc may be able to evaluate.
 pub(crate) trait Constant {
@@ -139,6 +139,14 @@ impl Size {
             .map(|(a, b)| a.checked_div(b).unwrap_or(1).max(1));
         let tokens = quote!(#krate::__private::quotient(#a, #b));
         Size::derive(value, tokens, format!("{} / {}", a.factor(), b.factor()))
+    }
+
+    /// `self / other`, of which `other` is a divisor.
+    pub(crate) fn in_groups(&self, other: &Size) -> Size {
+        let (a, b) = (self, other);
+        let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_div(b));
+        let text = format!("{} / {}", a.factor(), b.factor());
+        Size::derive(value, quote!(((#a) / (#b))), text)
     }
 
     /// The largest power of two that is at most `self`.
@@ -317,7 +325,7 @@ impl Real {
                 let expr = inner(expr);
                 Real {
                     value: None,
-                    tokens: expr.to_token_stream(),
+                    tokens: not_constant::with_roots(expr.to_token_stream()),
                     text: text::of(&expr.to_token_stream()),
                     origin: TokenStream::new(),
                 }
@@ -482,13 +490,19 @@ fn eval_real(expr: &Expr) -> Known<f64> {
                 BinOp::Sub(_) => Known::Value(a - b),
                 BinOp::Mul(_) => Known::Value(a * b),
                 // Rust divides integers as integers: leave that to rustc.
-                BinOp::Div(_) if is_float(&binary.left) => Known::Value(a / b),
+                BinOp::Div(_) if is_float(&binary.left) || is_float(&binary.right) => {
+                    Known::Value(a / b)
+                }
                 _ => Known::Later,
             },
             (Known::Wrong, _) | (_, Known::Wrong) => Known::Wrong,
             _ => Known::Later,
         },
-        other => later(other),
+        other => match not_constant::argument_of_root(other).map(eval_real) {
+            Some(Known::Value(value)) => Known::Value(value.sqrt()),
+            Some(known) => known,
+            None => later(other),
+        },
     }
 }
 
@@ -497,7 +511,7 @@ fn is_float(expr: &Expr) -> bool {
         Expr::Lit(lit) => matches!(lit.lit, Lit::Float(_)),
         Expr::Unary(unary) => is_float(&unary.expr),
         Expr::Binary(binary) => is_float(&binary.left),
-        _ => false,
+        other => not_constant::argument_of_root(other).is_some(),
     }
 }
 

@@ -220,7 +220,8 @@ impl fmt::Debug for Call {
 /// A size for `what`, a key or an argument.
 pub(crate) fn parse_size(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> Option<Size> {
     let expr = parse_expr(tokens);
-    if expr.as_ref().is_some_and(|expr| is_run_time(expr, cx)) {
+    let found = expr.as_ref().and_then(not_constant::find);
+    if is_run_time(found, expr.as_ref(), cx) {
         return None;
     }
     let size = expr.and_then(|expr| Size::from_expr(&expr));
@@ -233,7 +234,8 @@ pub(crate) fn parse_size(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> 
 /// A number for `what`, a key or an argument.
 pub(crate) fn parse_number(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> Option<Real> {
     let expr = parse_expr(tokens);
-    if expr.as_ref().is_some_and(|expr| is_run_time(expr, cx)) {
+    let found = expr.as_ref().and_then(not_constant::find_in_number);
+    if is_run_time(found, expr.as_ref(), cx) {
         return None;
     }
     let number = expr.and_then(|expr| Real::from_expr(&expr));
@@ -243,17 +245,17 @@ pub(crate) fn parse_number(tokens: &TokenStream, what: &str, cx: &Diagnostics) -
     number
 }
 
-/// Reports parts of `expr` that only the running program could compute.
-fn is_run_time(expr: &Expr, cx: &Diagnostics) -> bool {
-    let found = not_constant::find(expr);
+/// Reports a part of `expr` that only the running program could compute.
+fn is_run_time(found: Option<NotConstant>, expr: Option<&Expr>, cx: &Diagnostics) -> bool {
+    let Some((found, expr)) = found.zip(expr) else {
+        return false;
+    };
     match &found {
-        Some(NotConstant::Function(name)) => {
-            cx.error(name, messages::run_time_function(name, expr));
-        }
-        Some(NotConstant::Power(stars)) => cx.error(stars, messages::power_in_constant(expr)),
-        Some(NotConstant::Name(_)) | None => {}
+        NotConstant::Function(name) => cx.error(name, messages::run_time_function(name, expr)),
+        NotConstant::Power(stars) => cx.error(stars, messages::power_in_constant(expr)),
+        NotConstant::Name(_) => {}
     }
-    found.is_some()
+    true
 }
 
 fn parse_expr(tokens: &TokenStream) -> Option<Expr> {

@@ -42,11 +42,33 @@ fn keys_from_elsewhere_say_what_to_write() {
 }
 
 #[test]
+fn an_epsilon_is_positive() {
+    check(
+        "qk_norm = rms(epsilon = «0»)",
+        &["`epsilon` of `qk_norm` must be positive and finite, found 0"],
+    );
+    check(
+        "qk_norm = l2(«gain» = one_plus)",
+        &["`l2` has no argument `gain`\nhelp: .."],
+    );
+}
+
+#[test]
+fn a_root_is_a_number_and_no_size() {
+    check(
+        "head_dim = «sqrt»(64.0)",
+        &[
+            "a square root in a constant is `sqrt(x)`, and a number, no size\nhelp: write the number, `8`",
+        ],
+    );
+}
+
+#[test]
 fn non_constants_are_errors() {
     check(
-        "scale = 1.0 / «sqrt»(64.0)",
+        "scale = 1.0 / «exp»(0.0)",
         &[
-            "rustc does not compute `sqrt` in a constant\nhelp: write the number, `0.125`; a `const fn` of yours ..",
+            "rustc does not compute `exp` in a constant\nhelp: write the number, `1`; a `const fn` of yours ..",
         ],
     );
     check(
@@ -55,7 +77,9 @@ fn non_constants_are_errors() {
     );
     check(
         "scale = 1.0 / (WIDTH as f64).«sqrt»()",
-        &["rustc does not compute `sqrt` in a constant\nhelp: write the number; .."],
+        &[
+            "a square root in a constant is `sqrt(x)`, and a number, no size\nhelp: write the number",
+        ],
     );
     check(
         "position = rope(10.0 «**» 4)",

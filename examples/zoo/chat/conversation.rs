@@ -11,7 +11,7 @@ use attn::{
 pub(crate) struct Options {
     pub(crate) system: Option<String>,
     pub(crate) sampling: Sampling,
-    /// Of an answer.
+    /// The most tokens of an answer.
     pub(crate) max_tokens: usize,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Conversation {
 /// The tokens of a conversation up to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// Those that the session had read before.
+    /// The tokens that the session had read before.
     pub(crate) kept: usize,
-    /// Those that it read now.
+    /// The tokens that it read now.
     pub(crate) new: usize,
 }
 

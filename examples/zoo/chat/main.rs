@@ -32,7 +32,7 @@ struct Args {
     /// Folder with config.json, tokenizer.json and model.safetensors
     #[arg(long, value_name = "FOLDER")]
     model: PathBuf,
-    /// What the conversation is about, and how to answer
+    /// The system prompt
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// Below 1 likely tokens are preferred; 0 always takes the likeliest [default: that of generation_config.json]

@@ -51,12 +51,12 @@ mod tiny {
         >;
 
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-            smollm::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon>(tokens)
+            smollm::<..>(tokens)
         }
     }
 }
 
-/// What to add to this file.
+/// The lines to add to this file.
 fn other_sizes(family: families::Family, folder: &Folder) -> Result<Session<f32>> {
     let declaration = family.declaration(&folder.config)?;
     bail!(

@@ -85,7 +85,7 @@ fn args(folder: &TempDir) -> Args {
     }
 }
 
-/// What the program writes for these lines.
+/// The text that the program writes for these lines.
 fn output(args: &Args, input: &str) -> anyhow::Result<String> {
     let mut output = Vec::new();
     talk(

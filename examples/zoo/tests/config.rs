@@ -25,6 +25,34 @@ fn the_file_of_an_older_library_is_read() {
     llama::config().check::<Llama>(file()).unwrap();
 }
 
+/// `transformers` has defaults for what files lack that older versions wrote.
+#[test]
+fn what_a_file_lacks_is_the_default_of_the_family() {
+    let mut older = file();
+    let keys = older.as_object_mut().unwrap();
+    for key in ["head_dim", "attention_bias", "hidden_act"] {
+        keys.remove(key);
+    }
+    keys["mlp_bias"] = Value::Null;
+    llama::config().check::<Llama>(older.clone()).unwrap();
+    let declaration = |file: &Value| {
+        let family = families::of_config(file).unwrap();
+        family.declaration(file).unwrap()
+    };
+    assert_eq!(declaration(&older), declaration(&file()));
+    older["head_dim"] = json!(32);
+    assert!(declaration(&older).contains(" head_dim = 32,"));
+    // Mistral's default is another one than that of Llama.
+    let mut other = json!({
+        "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "model_type": "mistral", "num_attention_heads": 32,
+        "num_hidden_layers": 32, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "sliding_window": 4096, "vocab_size": 32000
+    });
+    let found = declaration(&other);
+    assert!(found.contains("kv_heads = 8, head_dim = 128,"), "{found}");
+    other["num_key_value_heads"] = json!(4);
+    assert!(declaration(&other).contains("kv_heads = 4, head_dim = 128,"));
+}
+
 #[test]
 fn all_differences_are_in_one_error() {
     let mut file = file();
@@ -34,11 +62,13 @@ fn all_differences_are_in_one_error() {
     file["hidden_act"] = json!("gelu");
     file.as_object_mut().unwrap().remove("num_key_value_heads");
     file.as_object_mut().unwrap().remove("mlp_bias");
+    file.as_object_mut().unwrap().remove("intermediate_size");
     let error = llama::config().check::<Llama>(file).unwrap_err();
     let lines = [
         "the network is declared otherwise:",
         "  vocab_size: declared 128256, and the file has 32000",
-        "  num_key_value_heads: declared 8, and the file has none",
+        "  num_key_value_heads: declared 8, and the file has none, which means 32",
+        "  intermediate_size: declared 8192, and the file has none",
         "  tie_word_embeddings: declared true, and the file has false",
         "  rope_parameters.factor: declared 32.0, and the file has 8",
         "  hidden_act: declared \"silu\", and the file has \"gelu\"",

@@ -14,7 +14,9 @@ macro_rules! compare {
             let (config, map) = (zoo::$family::config(), zoo::$family::weights($($argument),*));
             let run = Run::of(stringify!($name));
             let mut model: $model = run.load(&config, &map);
-            run.assert_same("logits", &model.forward(run.ids("tokens")).as_vec());
+            let logits = model.forward(run.ids("tokens"));
+            run.assert_same("logits", &logits.as_vec());
+            run.assert_exported(&[&run.ids("tokens")], &logits, |path| model.export_onnx(path));
 
             let inputs = (run.ids("tokens").traced(model.alloc_grads()), run.ids("targets"));
             let loss = model.loss_mut(inputs);
@@ -37,7 +39,7 @@ model! {
     struct Gpt2<vocab = 61, d_model = 24, heads = 4, layers = 2, max_len = 32, epsilon = 1e-3>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gpt2::<vocab, d_model, heads, layers, { 4 * d_model }, max_len, epsilon>(tokens)
+        gpt2::<hidden = { 4 * d_model }, ..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -56,9 +58,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        llama::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, factor, low, high, original_max_len, epsilon, tied,
-        >(tokens)
+        llama::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -77,9 +77,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        llama::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, factor, low, high, original_max_len, epsilon, tied,
-        >(tokens)
+        llama::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -97,7 +95,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        smollm::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon>(tokens)
+        smollm::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -115,7 +113,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        mistral::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, theta, epsilon>(tokens)
+        mistral::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -133,7 +131,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen2::<vocab, d_model, heads, kv_heads, hidden, layers, theta, epsilon, tied>(tokens)
+        qwen2::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -147,11 +145,11 @@ model! {
     use zoo::qwen3::qwen3;
 
     struct Qwen3<
-        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, theta = 1000.0, tied = false,
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 2, theta = 1000.0, tied = false, epsilon = 1e-3,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen3::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, theta, tied>(tokens)
+        qwen3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -165,12 +163,12 @@ model! {
     use zoo::gemma2::gemma2;
 
     struct Gemma2<
-        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 4, window = 5, scale = 0.25, cap = 2.0,
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 40, layers = 4, window = 5, scalar = 16, cap = 2.0,
         final_cap = 3.0, theta = 1000.0, epsilon = 1e-3,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gemma2::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, cap, final_cap, theta, epsilon>(tokens)
+        gemma2::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -184,12 +182,12 @@ model! {
     use zoo::gemma3::gemma3;
 
     struct Gemma3<
-        vocab = 61, d_model = 16, heads = 4, kv_heads = 2, head_dim = 8, hidden = 24, layers = 8, window = 5, scale = 0.25,
-        theta = 10000.0, local_theta = 100.0,
+        vocab = 61, d_model = 16, heads = 4, kv_heads = 2, head_dim = 8, hidden = 24, layers = 8, window = 5, scalar = 16,
+        theta = 10000.0, local_theta = 100.0, epsilon = 1e-3,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gemma3::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scale, theta, local_theta>(tokens)
+        gemma3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -207,7 +205,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        phi3::<vocab, d_model, heads, kv_heads, hidden, layers, window, theta, epsilon>(tokens)
+        phi3::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -223,7 +221,7 @@ model! {
     struct GptNeoX<vocab = 61, d_model = 32, heads = 4, hidden = 40, layers = 2, rotary_pct = 0.5, theta = 1000.0, epsilon = 1e-3>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gpt_neox::<vocab, d_model, heads, hidden, layers, { (rotary_pct * (d_model / heads) as f64) as usize }, theta, epsilon>(tokens)
+        gpt_neox::<rotary = { (rotary_pct * (d_model / heads) as f64) as usize }, ..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -239,7 +237,7 @@ model! {
     struct Opt<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 32>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        opt::<vocab, d_model, heads, hidden, layers, max_len>(tokens)
+        opt::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -258,7 +256,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        mixtral::<vocab, d_model, heads, kv_heads, hidden, layers, experts, chosen, theta, epsilon>(tokens)
+        mixtral::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -273,11 +271,11 @@ model! {
 
     struct Qwen3Moe<
         vocab = 61, d_model = 24, heads = 4, kv_heads = 2, head_dim = 8, hidden = 12, layers = 2, experts = 5, chosen = 2,
-        theta = 1000.0,
+        theta = 1000.0, epsilon = 1e-3,
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        qwen3_moe::<vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, theta>(tokens)
+        qwen3_moe::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -296,9 +294,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        gpt_oss::<
-            vocab, d_model, heads, kv_heads, head_dim, hidden, layers, experts, chosen, window, limit, theta, factor, original_max_len, epsilon,
-        >(tokens)
+        gpt_oss::<..>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -318,18 +314,11 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        deepseek_v2::<
-            vocab, d_model, heads, q_rank, rank, rot, nope, value, dense, layers, hidden, experts, groups, best_groups, chosen, expert_hidden,
-            shared, routed_scale, theta, factor, original_max_len, mscale,
-        >(tokens)
+        deepseek_v2::<..>(tokens)
     }
 
     fn decode(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        deepseek_v2::<
-            vocab, d_model, heads, q_rank, rank, rot, nope, value, dense, layers, hidden, experts, groups, best_groups, chosen, expert_hidden,
-            shared, routed_scale, theta, factor, original_max_len, mscale, true,
-            tied = deepseek_v2,
-        >(tokens)
+        deepseek_v2::<absorbed = true, .., tied = deepseek_v2>(tokens)
     }
 
     fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -350,5 +339,5 @@ fn deepseek_v2_has_the_same_logits_in_both_forms() {
     run.assert_same("logits", &model.decode(run.ids("tokens")).as_vec());
 }
 
-/// Of the three layers, each remembers a latent of 10 numbers and a key of 4.
+/// Each of the three layers remembers a latent of 10 numbers and a key of 4.
 const _: () = assert!(DeepseekV2::decode_cache_bytes_per_token() == 3 * (10 + 4) * 4);

@@ -2,6 +2,7 @@
 
 use crate::Run;
 use attn::{dfdx::prelude::*, model};
+use support::onnx::Numbers;
 
 /// The logits of the tokens, and 0 for padding.
 fn assert_logits(run: &Run, logits: &Tensor<(usize, usize, Const<61>), f32, Cpu>) {
@@ -20,7 +21,7 @@ model! {
     fn forward(tokens: ids[batch, seq], segments: ids[batch, seq], keep: bool[batch, seq])
         -> { logits: [batch, seq, vocab], follows: [batch, 2] }
     {
-        let { logits, follows } = bert::<vocab, d_model, heads, hidden, layers, max_len, types, epsilon>(tokens, segments, keep);
+        let { logits, follows } = bert::<..>(tokens, segments, keep);
         { logits, follows }
     }
 
@@ -40,6 +41,9 @@ fn bert() {
     let BertOutput { logits, follows } =
         model.forward((run.ids("tokens"), run.ids("segments"), run.marks("keep")));
     assert_logits(&run, &logits);
+    let inputs: [&dyn Numbers; 3] = [&run.ids("tokens"), &run.ids("segments"), &run.marks("keep")];
+    let results = (logits, follows.clone());
+    run.assert_exported(&inputs, &results, |path| model.export_onnx(path));
     run.assert_same("follows", &follows.as_vec());
 
     let tokens = run.ids("tokens").traced(model.alloc_grads());
@@ -67,6 +71,8 @@ macro_rules! compare {
             let mut model: $model = run.load(&config, &map);
             let logits = model.forward((run.ids("tokens"), run.marks("keep")));
             assert_logits(&run, &logits);
+            let inputs: [&dyn Numbers; 2] = [&run.ids("tokens"), &run.marks("keep")];
+            run.assert_exported(&inputs, &logits, |path| model.export_onnx(path));
 
             let tokens = run.ids("tokens").traced(model.alloc_grads());
             let loss = model.loss_mut((tokens, run.marks("keep"), run.ids("labels")));
@@ -82,7 +88,7 @@ model! {
     struct Roberta<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 16, types = 1, epsilon = 1e-3>;
 
     fn forward(tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, vocab] {
-        roberta::<vocab, d_model, heads, hidden, layers, max_len, types, epsilon>(tokens, keep)
+        roberta::<..>(tokens, keep)
     }
 
     fn loss(tokens: ids[batch, seq], keep: bool[batch, seq], labels: ids[batch, seq]) -> [] {
@@ -98,7 +104,7 @@ model! {
     struct DistilBert<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 16>;
 
     fn forward(tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, vocab] {
-        distilbert::<vocab, d_model, heads, hidden, layers, max_len>(tokens, keep)
+        distilbert::<..>(tokens, keep)
     }
 
     fn loss(tokens: ids[batch, seq], keep: bool[batch, seq], labels: ids[batch, seq]) -> [] {
@@ -116,7 +122,7 @@ model! {
     >;
 
     fn forward(tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, vocab] {
-        modernbert::<vocab, d_model, heads, hidden, layers, window, theta, local_theta, epsilon>(tokens, keep)
+        modernbert::<..>(tokens, keep)
     }
 
     fn loss(tokens: ids[batch, seq], keep: bool[batch, seq], labels: ids[batch, seq]) -> [] {

@@ -108,7 +108,7 @@ DECODERS = {
     "smollm": LlamaConfig(**LLAMA, rope_parameters=default(1000.0), rms_norm_eps=1e-3, tie_word_embeddings=True),
     "mistral": MistralConfig(**LLAMA, head_dim=8, rope_parameters=default(1000.0), rms_norm_eps=1e-3, sliding_window=5),
     "qwen2": Qwen2Config(**LLAMA, rope_parameters=default(1000.0), rms_norm_eps=1e-3, tie_word_embeddings=True),
-    "qwen3": Qwen3Config(**LLAMA, head_dim=8, rope_parameters=default(1000.0), tie_word_embeddings=False),
+    "qwen3": Qwen3Config(**LLAMA, head_dim=8, rope_parameters=default(1000.0), rms_norm_eps=1e-3, tie_word_embeddings=False),
     # Four layers, of which two have a window, and a scale that is not that of the heads.
     "gemma2": Gemma2Config(
         **LLAMA | {"num_hidden_layers": 4},
@@ -122,6 +122,7 @@ DECODERS = {
     ),
     # A round of six layers, and two more.
     "gemma3": Gemma3TextConfig(
+        rms_norm_eps=1e-3,
         **LLAMA | {"num_hidden_layers": 8, "hidden_size": 16, "intermediate_size": 24},
         head_dim=8,
         rope_parameters={"sliding_attention": default(100.0), "full_attention": default(10000.0)},
@@ -141,6 +142,7 @@ DECODERS = {
         tie_word_embeddings=False,
     ),
     "qwen3_moe": Qwen3MoeConfig(
+        rms_norm_eps=1e-3,
         **LLAMA,
         head_dim=8,
         num_experts=5,

@@ -11,7 +11,7 @@ model! {
     >;
 
     fn forward(image: [batch, channels, height, width]) -> [batch, classes] {
-        vit::<patch, { height / patch * (width / patch) + 1 }, d_model, heads, hidden, layers, classes, epsilon>(image)
+        vit::<places = { height / patch * (width / patch) + 1 }, ..>(image)
     }
 
     fn loss(image: [batch, channels, height, width], targets: ids[batch]) -> [] {
@@ -26,7 +26,9 @@ fn vit() {
     let mut model: Vit = run.load(&config, &map);
     let shape = (2, Const::<3>, Const::<8>, Const::<8>);
     let image = Cpu::default().tensor_from_vec(run.floats("image"), shape);
-    run.assert_same("logits", &model.forward(image.clone()).as_vec());
+    let logits = model.forward(image.clone());
+    run.assert_same("logits", &logits.as_vec());
+    run.assert_exported(&[&image], &logits, |path| model.export_onnx(path));
 
     let targets = Cpu::default().tensor_from_vec(run.list("targets"), (2,));
     let loss = model.loss_mut((image.traced(model.alloc_grads()), targets));
@@ -43,7 +45,7 @@ model! {
     >;
 
     fn forward(image: [batch, channels, height, width], masked: bool[batch, patches]) -> [batch, tokens, d_model] {
-        dinov2::<patch, d_model, heads, { ratio * d_model }, layers, registers, epsilon>(image, masked)
+        dinov2::<hidden = { ratio * d_model }, ..>(image, masked)
     }
 
     fn loss(
@@ -81,10 +83,7 @@ model! {
     >;
 
     fn forward(tokens: ids[texts, seq], image: [images, channels, height, width]) -> [texts, images] {
-        clip::<
-            vocab, d_text, text_heads, text_hidden, text_layers, max_len, patch, { height / patch * (width / patch) + 1 }, d_image, image_heads,
-            image_hidden, image_layers, d_joint, epsilon,
-        >(tokens, image)
+        clip::<places = { height / patch * (width / patch) + 1 }, ..>(tokens, image)
     }
 
     fn loss(tokens: ids[batch, seq], image: [batch, channels, height, width]) -> [] {

@@ -12,6 +12,7 @@ mod config;
 mod decoders;
 mod encoders;
 mod images;
+mod lora;
 mod run;
 mod translators;
 

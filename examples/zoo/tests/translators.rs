@@ -2,6 +2,7 @@
 
 use crate::Run;
 use attn::{dfdx::prelude::*, generate::Sampling, model};
+use support::onnx::Numbers;
 
 /// A test of the model with this name.
 macro_rules! compare {
@@ -13,6 +14,9 @@ macro_rules! compare {
             let mut model: $model = run.load(&config, &map);
             let logits = model.forward((run.ids("source"), run.marks("keep"), run.ids("tokens")));
             run.assert_same("logits", &logits.as_vec());
+            let inputs: [&dyn Numbers; 3] =
+                [&run.ids("source"), &run.marks("keep"), &run.ids("tokens")];
+            run.assert_exported(&inputs, &logits, |path| model.export_onnx(path));
 
             let source = run.ids("source").traced(model.alloc_grads());
             let loss = model.loss_mut((
@@ -53,7 +57,7 @@ model! {
     >;
 
     fn forward(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        t5::<vocab, d_model, heads, head_dim, hidden, layers, buckets, max_distance, epsilon>(source, keep, tokens)
+        t5::<..>(source, keep, tokens)
     }
 
     fn loss(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -69,7 +73,7 @@ model! {
     struct Bart<vocab = 61, d_model = 24, heads = 4, hidden = 40, layers = 2, max_len = 32>;
 
     fn forward(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        bart::<vocab, d_model, heads, hidden, layers, max_len>(source, keep, tokens)
+        bart::<..>(source, keep, tokens)
     }
 
     fn loss(source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
@@ -87,7 +91,7 @@ model! {
     >;
 
     fn forward(mel: [batch, mels, frames], tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        whisper::<vocab, places, d_model, heads, hidden, layers, max_len>(mel, tokens)
+        whisper::<..>(mel, tokens)
     }
 
     fn loss(mel: [batch, mels, frames], tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {

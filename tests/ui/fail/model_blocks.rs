@@ -87,4 +87,17 @@ model! {
     fn forward(x: [batch, d]) -> [batch, d] { open(x) }
 }
 
+model! {
+    struct Rest<d = 8, hidden = 3>;
+    block narrow(x: [.., d], hidden, depth) -> [.., d] { linear::<d>(linear::<hidden>(linear::<depth>(x))) }
+    block plain(x: [.., d]) -> [.., d] { x }
+    fn forward(x: [batch, d]) -> [batch, d] {
+        let x = narrow::<..>(x);
+        let x = narrow::<.., 5>(x);
+        let x = narrow::<hidden = 4, depth = 5, ..>(x);
+        let x = plain::<..>(x);
+        linear::<..>(x)
+    }
+}
+
 fn main() {}

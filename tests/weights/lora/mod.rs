@@ -1,5 +1,8 @@
 //! Low-rank adapters, against those of PEFT: what they compute, their gradients, their files. `generate.py` made the files of this folder.
 
+mod cross;
+mod uses;
+
 use std::collections::BTreeSet;
 
 use super::*;
@@ -90,7 +93,7 @@ fn x() -> Tensor<(usize, usize, Const<WIDTH>), f32, Cpu> {
 }
 
 /// The names and numbers of all parameters.
-fn parameters(model: &Tuned) -> BTreeMap<String, Vec<f64>> {
+fn saved<M: TensorCollection<f32, Cpu>>(model: &M) -> BTreeMap<String, Vec<f64>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     save(model, &path).unwrap();
@@ -124,7 +127,7 @@ fn new_adapters_change_nothing() {
     for (y, expected) in y.as_vec().iter().zip(expected.as_vec()) {
         assert!((y - expected).abs() < TOLERANCE);
     }
-    let built = parameters(&built());
+    let built = saved(&built());
     let [a, b] =
         ["A", "B"].map(|of| &built[&format!("blocks.1.attention.q_proj.lora_{of}.weight")]);
     let bound = 1.0 / (WIDTH as f64).sqrt();
@@ -135,7 +138,7 @@ fn new_adapters_change_nothing() {
 /// A step of plain gradient descent with the rate 1 takes away the gradient. The step of a trainer, which computes no gradients of what is frozen.
 #[test]
 fn gradients_are_those_of_peft_and_the_rest_stays() {
-    let before = parameters(&tuned());
+    let before = saved(&tuned());
     let config = SgdConfig {
         lr: 1.0,
         ..SgdConfig::default()
@@ -149,7 +152,7 @@ fn gradients_are_those_of_peft_and_the_rest_stays() {
             .map(|parameter| is_adapter(&parameter.name))
             .eq([true; 26])
     );
-    let after = parameters(&trainer.into_model());
+    let after = saved(&trainer.into_model());
     for (name, before) in &before {
         let pairs = before.iter().zip(&after[name]);
         let gradient: Vec<f32> = pairs
@@ -240,7 +243,7 @@ fn adapters_are_written_as_peft_writes_them() {
         LoadOptions::default(),
     )
     .unwrap();
-    assert_eq!(parameters(&again), parameters(&tuned()));
+    assert_eq!(saved(&again), saved(&tuned()));
 }
 
 #[test]
@@ -278,14 +281,14 @@ fn a_config_of_other_adapters_is_refused_with_all_differences() {
     let config = r#"{ "peft_type": "LORA", "r": 4, "lora_alpha": 6, "use_rslora": true, "use_dora": true, "bias": "all" }"#;
     fs::write(&path, config).unwrap();
     let mut other = built();
-    let before = parameters(&other);
+    let before = saved(&other);
     let error = lora::load(&mut other, &identity, to.path(), LoadOptions::default()).unwrap_err();
     assert_eq!(
         error.problem.to_string(),
         "its adapters are not those of the model: `r` is 4, and the model declares `rank = 2`; `use_rslora` is true, and the model declares \
          `rslora = false`; `use_dora` is true, which is not supported; `bias` is \"all\", and must be \"none\""
     );
-    assert_eq!(parameters(&other), before);
+    assert_eq!(saved(&other), before);
 }
 
 #[test]
@@ -293,7 +296,7 @@ fn what_is_declared_is_known_without_running() {
     let lora = <Tuned as Adapted>::LORA;
     assert_eq!((lora.rank, lora.alpha, lora.dropout), (2, 6.0, 0.0));
     assert_eq!(lora.scale(), 3.0);
-    let adapters = parameters(&built()).into_iter();
+    let adapters = saved(&built()).into_iter();
     let adapters = adapters.filter(|(name, _)| is_adapter(name));
     let numbers: usize = adapters.map(|(_, numbers)| numbers.len()).sum();
     assert_eq!(numbers, 2 * (2 * (4 * 16 + 2 * 20) + 13));

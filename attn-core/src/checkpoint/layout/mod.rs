@@ -113,10 +113,10 @@ pub use rule::Rule;
 pub use transfer::{save_mapped, save_mapped_in_shards};
 
 use super::write::Metadata;
-use crate::lora::adapted_layer;
+use crate::lora::{adapted_layer, is_of};
 use plan::Plan;
 
-/// What stands in front of the names of a network in files of PEFT.
+/// The prefix of the names of a network in files of PEFT.
 pub(super) const PEFT_PREFIX: &str = "base_model.model.";
 
 /// A map between the tensors of a model and those of a file of another library, for both directions.
@@ -137,13 +137,13 @@ pub struct WeightMap {
     metadata: Metadata,
     /// Whether the rules also apply to the numbers that dfdx stores beside the tensors.
     scalars: bool,
-    /// Which of the adapters and other tensors of the model are mapped.
+    /// The tensors of the model that are mapped.
     scope_of_adapters: AdapterScope,
     /// Names in the model of tables that the file may have fewer rows of.
     grown: Vec<String>,
 }
 
-/// What a map is for, in a model with [adapters](crate::Adapted).
+/// The tensors that a map is for, in a model with [adapters](crate::Adapted).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AdapterScope {
     /// All tensors.
@@ -151,8 +151,8 @@ enum AdapterScope {
     All,
     /// All but the adapters.
     Base,
-    /// The adapters alone.
-    Adapters,
+    /// The adapters alone, with the layers of these names that are [trained whole](crate::Lora::save).
+    Adapters(&'static [&'static str]),
 }
 
 impl AdapterScope {
@@ -160,7 +160,7 @@ impl AdapterScope {
         match self {
             Self::All => true,
             Self::Base => adapted_layer(ours).is_none(),
-            Self::Adapters => adapted_layer(ours).is_some(),
+            Self::Adapters(whole) => adapted_layer(ours).is_some() || is_of(whole, ours),
         }
     }
 }
@@ -292,9 +292,18 @@ impl WeightMap {
     /// PEFT's layout, and are errors for layers with adapters.
     #[doc(alias("get_peft_model_state_dict", "peft", "lora"))]
     pub fn adapters(self) -> Self {
+        self.adapters_and(&[])
+    }
+
+    /// The same with the layers of these names, which are trained whole. They are in the file, also if the network without adapters has them
+    /// fresh.
+    pub(super) fn adapters_and(self, whole: &'static [&'static str]) -> Self {
         let map = self.under("", PEFT_PREFIX).metadata("format", "pt");
         Self {
-            scope_of_adapters: AdapterScope::Adapters,
+            scope_of_adapters: AdapterScope::Adapters(whole),
+            fresh: Vec::new(),
+            grown: Vec::new(),
+            scalars: false,
             ..map
         }
     }

@@ -8,10 +8,7 @@ use super::{
     pattern::{Pattern, check_pair},
     rule::Split,
 };
-use crate::{
-    checkpoint::{Mismatch, Problem, TensorType, archive::Expected},
-    lora::adapted_layer,
-};
+use crate::checkpoint::{Mismatch, Problem, TensorType, archive::Expected};
 
 /// A map applied to a model.
 #[derive(Debug)]
@@ -93,7 +90,8 @@ impl Plan {
 
     /// Whether a tensor of the model is none of those that the map is for.
     pub(super) fn leaves(&self, ours: &str) -> bool {
-        self.map.scope_of_adapters == AdapterScope::Adapters && adapted_layer(ours).is_none()
+        let scope = self.map.scope_of_adapters;
+        matches!(scope, AdapterScope::Adapters(_)) && !scope.has(ours)
     }
 
     fn second_names(&self) -> Vec<[String; 2]> {
@@ -249,7 +247,7 @@ fn group<'a>(
         }
     }
     let unused = map.rules.iter().zip(used);
-    let is_for_all = map.scope_of_adapters != AdapterScope::Adapters;
+    let is_for_all = !matches!(map.scope_of_adapters, AdapterScope::Adapters(_));
     let unused = unused.filter(|(rule, used)| !used && !rule.optional && is_for_all);
     problems.extend(unused.map(|(rule, _)| MapProblem::Unused {
         rule: rule.to_string(),

@@ -21,7 +21,7 @@ use crate::{
     Element,
     checkpoint::{
         Archive, CheckpointError, LoadOptions, Problem, ReadAt,
-        archive::{Values, compare},
+        archive::{Expected, Values, compare},
         index,
         number::decode,
         tensors::{expected, for_each},
@@ -179,13 +179,37 @@ impl<R: ReadAt> Archive<R> {
         D: Device<E>,
     {
         let path = self.path.clone();
-        let at = |problem: Problem| problem.at(&path);
         let expected = expected(model);
-        let mut plan = Plan::new(map, &expected).map_err(at)?;
-        plan.grow(|theirs| Some(&self.tensors.get(theirs)?.described));
-        let values = self.read_mapped(&plan, options)?;
+        let (plan, values) = self.planned(&expected, map, options)?;
         fill(model, &Mapped::new(&plan, &values, &path)?)?;
         Ok(LoadReport::new(&plan, expected))
+    }
+
+    /// Whether [`load_mapped`](Self::load_mapped) would load the tensors.
+    pub(in crate::checkpoint) fn check_mapped<M, E, D>(
+        self,
+        model: &M,
+        map: &WeightMap,
+        options: LoadOptions,
+    ) -> Result<(), CheckpointError>
+    where
+        M: TensorCollection<E, D>,
+        E: Element,
+        D: Device<E>,
+    {
+        self.planned(&expected(model), map, options).map(|_| ())
+    }
+
+    fn planned(
+        self,
+        expected: &[Expected],
+        map: &WeightMap,
+        options: LoadOptions,
+    ) -> Result<(Plan, Values<R>), CheckpointError> {
+        let mut plan = Plan::new(map, expected).map_err(|problem| problem.at(&self.path))?;
+        plan.grow(|theirs| Some(&self.tensors.get(theirs)?.described));
+        let values = self.read_mapped(&plan, options)?;
+        Ok((plan, values))
     }
 
     fn read_mapped(

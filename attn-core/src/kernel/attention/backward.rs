@@ -8,6 +8,7 @@ use super::heads::{Heads, row_chunks, some_rows_of};
 use super::key_block::KeyBlock;
 use super::layout::equal_chunks;
 use super::load::BackwardHeads;
+use super::paged::KeySource;
 use super::plan::{Head, QUERIES_PER_TASK, chunks};
 use super::queries::{Queries, QueryGradients, Saved, TaskQueryGradients};
 use super::sums::{GradientSums, SequenceSums, TaskSums};
@@ -122,7 +123,7 @@ impl<E: Pooled> Attention<'_, E> {
     #[track_caller]
     fn check_backward(
         &self,
-        tensors: [Heads<Matrix<'_, E>>; 3],
+        [q, k, v]: [Heads<Matrix<'_, E>>; 3],
         out: Heads<Matrix<'_, E>>,
         lse: &[E],
         d: &OutputGradients<'_, E>,
@@ -132,8 +133,9 @@ impl<E: Pooled> Attention<'_, E> {
             d.weights.map(|of| of.weights.len()),
             d.weights.map(|of| of.d.len()),
         ];
-        self.check(tensors, shape(out), Some(lse.len()), weights);
-        self.check(tensors, shape(d.out), d.lse.map(<[E]>::len), d_weights);
+        let keys = [k, v].map(KeySource::from);
+        self.check(q, keys, shape(out), Some(lse.len()), weights);
+        self.check(q, keys, shape(d.out), d.lse.map(<[E]>::len), d_weights);
     }
 
     /// The gradients of every sequence.

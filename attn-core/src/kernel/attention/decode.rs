@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    Attention, Coverage, HeadTransform, ScoreSums, Sizes, SumLens, TileMask, TileOrigin, TileScore,
+    Attention, Coverage, HeadTransform, KeySource, Paged, ScoreSums, Sizes, SumLens, TileMask,
+    TileOrigin, TileScore,
 };
 use crate::kernel::compiled::compiled;
 use crate::kernel::{Matrix, MatrixMut};
@@ -41,8 +42,8 @@ compiled! {
         attention: &Attention<'_, E>,
         positions: Positions,
         q: Matrix<'_, E>,
-        keys: Matrix<'_, E>,
-        values: Matrix<'_, E>,
+        keys: Paged<'_, E>,
+        values: Paged<'_, E>,
         output: MatrixMut<'_, E>,
         lse: &mut [E],
     ) {
@@ -67,7 +68,7 @@ compiled! {
             dropout: None,
             ..*attention
         };
-        attention.forward(q, keys, values, output, lse);
+        attention.forward(q, KeySource::Paged(keys), KeySource::Paged(values), output, lse);
     }
 }
 

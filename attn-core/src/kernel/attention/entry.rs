@@ -1,6 +1,6 @@
 //! The entry points of attention.
 
-use super::{Attention, Gradients, Heads, OutputGradients, Outputs};
+use super::{Attention, Gradients, Heads, KeySource, OutputGradients, Outputs};
 use crate::kernel::Matrix;
 use crate::kernel::compiled::compiled;
 
@@ -29,8 +29,8 @@ impl<E: AttentionKernels<E>> Attention<'_, E> {
     pub fn forward<'a>(
         &self,
         q: impl Into<Heads<Matrix<'a, E>>>,
-        k: impl Into<Heads<Matrix<'a, E>>>,
-        v: impl Into<Heads<Matrix<'a, E>>>,
+        k: impl Into<KeySource<'a, E>>,
+        v: impl Into<KeySource<'a, E>>,
         out: impl Into<Outputs<'a, E>>,
         lse: &mut [E],
     ) where
@@ -74,8 +74,8 @@ compiled! {
     fn forward<E>(
         attention: &Attention<'_, E>,
         q: Heads<Matrix<'_, E>>,
-        k: Heads<Matrix<'_, E>>,
-        v: Heads<Matrix<'_, E>>,
+        k: KeySource<'_, E>,
+        v: KeySource<'_, E>,
         out: Outputs<'_, E>,
         lse: &mut [E],
     ) {

@@ -22,6 +22,7 @@ use super::heads::Heads;
 use super::layout::{equal_chunks, fill, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
+use super::paged::{KeySource, Rows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
 use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::{Slopes, Sparse, Sparsify};
@@ -35,8 +36,8 @@ use crate::simd::{WriteMode, run};
 /// Beyond this number of values, those of all heads side by side are on more pages than the TLB holds.
 const FAR: usize = 2048;
 
-/// The transformed keys of a head, `[width, key]`, and their values, `[key, value_width]`.
-type KeysAndValues<'a, E> = (Matrix<'a, E>, Matrix<'a, E>);
+/// The transformed keys of a head, `[key, width]`, and their values, `[key, value_width]`.
+type KeysAndValues<'a, E> = (Rows<'a, E>, Rows<'a, E>);
 
 /// A block of queries of a head, and its results.
 struct Block<'a, E> {
@@ -63,19 +64,19 @@ impl<E: Pooled> Attention<'_, E> {
     pub(super) fn forward_impl(
         &self,
         q: Heads<Matrix<'_, E>>,
-        k: Heads<Matrix<'_, E>>,
-        v: Heads<Matrix<'_, E>>,
+        k: KeySource<'_, E>,
+        v: KeySource<'_, E>,
         to: Outputs<'_, E>,
         lse: &mut [E],
     ) {
         let out = &to.out.matrix;
         let out = (to.out.layout, (out.rows(), out.cols()));
         let weights = to.weights.as_ref().map(|weights| weights.len());
-        self.check([q, k, v], out, Some(lse.len()), weights);
+        self.check(q, [k, v], out, Some(lse.len()), weights);
         if self.talking.is_any() {
-            return self.forward_talking([q, k, v], to, lse);
+            return self.forward_talking(q, [k, v], to, lse);
         }
-        self.for_each_block([q, k, v], to, lse, |queries, keys, block| {
+        self.for_each_block(q, [k, v], to, lse, |queries, keys, block| {
             match self.normalizer.sparse() {
                 None => self.forward_block(queries, keys, block),
                 Some(sparse) => self.sparse_block(sparse, queries, keys, block),
@@ -91,7 +92,7 @@ impl<E: Pooled> Attention<'_, E> {
     pub(super) fn centres(
         &self,
         sparse: Sparse,
-        tensors: [Heads<Matrix<'_, E>>; 3],
+        [q, k, v]: [Heads<Matrix<'_, E>>; 3],
         tau: &[E],
         out: Heads<Matrix<'_, E>>,
         d: &OutputGradients<'_, E>,
@@ -105,7 +106,8 @@ impl<E: Pooled> Attention<'_, E> {
             matrix: MatrixMut::new(&mut centres, rows, cols),
             layout: out.layout,
         };
-        self.for_each_block(tensors, to.into(), &mut shares, |queries, keys, block| {
+        let keys = [k, v].map(KeySource::from);
+        self.for_each_block(q, keys, to.into(), &mut shares, |queries, keys, block| {
             self.centre_block(sparse, queries, keys, block, d);
         });
         let has_shares = d.weights.is_some() || d.lse.is_some();
@@ -115,7 +117,8 @@ impl<E: Pooled> Attention<'_, E> {
     /// `body(queries, keys, block)` for every block of queries, with the transformed keys of its head.
     fn for_each_block(
         &self,
-        [q, k, v]: [Heads<Matrix<'_, E>>; 3],
+        q: Heads<Matrix<'_, E>>,
+        [k, v]: [KeySource<'_, E>; 2],
         to: Outputs<'_, E>,
         lse: &mut [E],
         body: impl Fn(Matrix<'_, E>, KeysAndValues<'_, E>, Block<'_, E>) + Send + Sync,
@@ -139,7 +142,7 @@ impl<E: Pooled> Attention<'_, E> {
                 self.for_each(1, self.blocks(b, kv, results), |block| {
                     let q = q.of([sizes.batch, sizes.heads], b, block.head.h);
                     let queries = of_sequence.load_queries(q, &block);
-                    body(queries.read(), (keys.columns(), values.rows()), block);
+                    body(queries.read(), (keys.rows(), values.rows()), block);
                 });
             },
         );
@@ -335,11 +338,12 @@ impl<E: Pooled> Attention<'_, E> {
         &self,
         tile: &Tile,
         q: Matrix<'_, E>,
-        (kt, _): KeysAndValues<'_, E>,
+        (k, _): KeysAndValues<'_, E>,
         to: &mut MatrixMut<'_, E>,
     ) {
-        let kt = kt.some_cols(tile.keys.clone());
-        self.similarities(tile.head, q, kt, to.reborrow());
+        k.with(tile.keys.clone(), |k| {
+            self.similarities(tile.head, q, k.transposed(), to.reborrow());
+        });
         self.score(tile, to);
     }
 
@@ -365,8 +369,9 @@ impl<E: Pooled> Attention<'_, E> {
             tile,
             matrix: weights.read().some_cols(columns),
         };
-        let values = v.some_rows(tile.keys.clone());
-        weights.matmul(E::ONE, values, sums.write(), WriteMode::Add);
+        v.with(tile.keys.clone(), |values| {
+            weights.matmul(E::ONE, values, sums.write(), WriteMode::Add);
+        });
     }
 }
 
@@ -385,7 +390,7 @@ fn finish<E: Pooled>(running: &OnlineSoftmaxState<E>, sums: &Panel<E>, block: Bl
 /// The transformed keys of a head.
 pub(super) enum Keys<'a, E: Pooled> {
     /// `[key, width]`, without a transform.
-    Borrowed(Matrix<'a, E>),
+    Borrowed(Rows<'a, E>),
     /// `[key, width]`
     Rows(Panel<E>),
     /// `[width, key]`
@@ -393,7 +398,7 @@ pub(super) enum Keys<'a, E: Pooled> {
 }
 
 impl<'a, E: Pooled> Keys<'a, E> {
-    pub(super) fn load(attention: &Attention<'_, E>, kv: usize, k: Matrix<'a, E>) -> Self {
+    pub(super) fn load(attention: &Attention<'_, E>, kv: usize, k: Rows<'a, E>) -> Self {
         let transform = &attention.key.of_head(kv, k.cols());
         // In a decode step, the products of one query with rows are as fast as any.
         let dot = matches!(attention.similarity, Similarity::Dot { .. });
@@ -402,35 +407,38 @@ impl<'a, E: Pooled> Keys<'a, E> {
                 return Self::Borrowed(k);
             }
             let mut rows = Panel::new(k.rows(), k.cols());
-            run(LoadRows {
-                transform,
-                x: k,
-                first: 0,
-                to: rows.write(),
+            k.with(0..k.rows(), |x| {
+                run(LoadRows {
+                    transform,
+                    x,
+                    first: 0,
+                    to: rows.write(),
+                });
             });
             return Self::Rows(rows);
         }
         let mut columns = Panel::new(k.cols(), k.rows());
         let tasks = chunks(0..k.rows(), TILE).zip(columns.write().col_chunks(TILE));
         attention.for_each(1, tasks, |(keys, to)| {
-            let x = k.some_rows(keys.clone());
             let first = keys.start;
-            run(LoadColumns {
-                transform,
-                x,
-                first,
-                to,
+            k.with(keys, |x| {
+                run(LoadColumns {
+                    transform,
+                    x,
+                    first,
+                    to,
+                });
             });
         });
         Self::Columns(columns)
     }
 
-    /// `[width, key]`
-    pub(super) fn columns(&self) -> Matrix<'_, E> {
+    /// `[key, width]`
+    pub(super) fn rows(&self) -> Rows<'_, E> {
         match self {
-            Self::Borrowed(rows) => rows.transposed(),
-            Self::Rows(rows) => rows.read().transposed(),
-            Self::Columns(columns) => columns.read(),
+            Self::Borrowed(rows) => *rows,
+            Self::Rows(rows) => Rows::Matrix(rows.read()),
+            Self::Columns(columns) => Rows::Matrix(columns.read().transposed()),
         }
     }
 }
@@ -438,14 +446,14 @@ impl<'a, E: Pooled> Keys<'a, E> {
 /// The transformed values of a head, `[key, value_width]`.
 pub(super) enum Values<'a, E: Pooled> {
     /// They need no transform.
-    Borrowed(Matrix<'a, E>),
+    Borrowed(Rows<'a, E>),
     /// A contiguous copy, on few pages.
     Copied(Panel<E>),
 }
 
 impl<'a, E: Pooled> Values<'a, E> {
     /// A copy if there is a transform, or if the values are many and several blocks of queries read them.
-    pub(super) fn load(attention: &Attention<'_, E>, kv: usize, v: Matrix<'a, E>) -> Self {
+    pub(super) fn load(attention: &Attention<'_, E>, kv: usize, v: Rows<'a, E>) -> Self {
         let sizes = attention.sizes;
         let transform = &attention.value.of_head(kv, v.cols());
         let near = v.rows() < FAR || v.is_contiguous() || sizes.group() * sizes.query <= QUERIES;
@@ -455,22 +463,23 @@ impl<'a, E: Pooled> Values<'a, E> {
         let mut copy = Panel::new(v.rows(), v.cols());
         let tasks = chunks(0..v.rows(), TILE).zip(copy.write().row_chunks(TILE));
         attention.for_each(1, tasks, |(keys, to)| {
-            let x = v.some_rows(keys.clone());
             let first = keys.start;
-            run(LoadRows {
-                transform,
-                x,
-                first,
-                to,
+            v.with(keys, |x| {
+                run(LoadRows {
+                    transform,
+                    x,
+                    first,
+                    to,
+                });
             });
         });
         Self::Copied(copy)
     }
 
-    pub(super) fn rows(&self) -> Matrix<'_, E> {
+    pub(super) fn rows(&self) -> Rows<'_, E> {
         match self {
             Self::Borrowed(rows) => *rows,
-            Self::Copied(rows) => rows.read(),
+            Self::Copied(rows) => Rows::Matrix(rows.read()),
         }
     }
 }

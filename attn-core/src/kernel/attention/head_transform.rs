@@ -25,9 +25,6 @@ use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::slice::{dot, load_any, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
-/// It keeps the root, and with it the gradient, finite where a vector is 0.
-const EPSILON: f64 = 1e-6;
-
 /// The number of rows that are transposed at a time: they are still in the first-level cache after the transform.
 const STRIP: usize = 64;
 
@@ -346,13 +343,22 @@ fn normalize<V: Vector>(norm: &Norm<'_, V::Element>, x: &mut [V::Element]) {
     let (inverse, _) = inverse_and_share::<V>(norm, x);
     let inverse = V::splat(inverse);
     match norm {
-        Norm::L2 | Norm::Rms(Gain::One) => {
+        Norm::L2 { .. }
+        | Norm::Rms {
+            gain: Gain::One, ..
+        } => {
             for_lanes!(V, x.len(), [], [x], store_any(inverse * load_any(x), x))
         }
-        Norm::Rms(Gain::Factor(gain)) => for_lanes!(V, x.len(), [gain], [x], {
+        Norm::Rms {
+            gain: Gain::Factor(gain),
+            ..
+        } => for_lanes!(V, x.len(), [gain], [x], {
             store_any(inverse * load_any(x) * load_any(gain), x)
         }),
-        Norm::Rms(Gain::OnePlus(gain)) => for_lanes!(V, x.len(), [gain], [x], {
+        Norm::Rms {
+            gain: Gain::OnePlus(gain),
+            ..
+        } => for_lanes!(V, x.len(), [gain], [x], {
             let x_hat = inverse * load_any(x);
             store_any(x_hat.mul_add(load_any(gain), x_hat), x)
         }),
@@ -369,7 +375,11 @@ fn normalize_backward<V: Vector>(
 ) {
     let (scale, share) = inverse_and_share::<V>(norm, x);
     let inverse = V::splat(scale);
-    if let Norm::Rms(gain @ (Gain::Factor(of) | Gain::OnePlus(of))) = norm {
+    if let Norm::Rms {
+        gain: gain @ (Gain::Factor(of) | Gain::OnePlus(of)),
+        ..
+    } = norm
+    {
         if let Some(d_gain) = d_gain {
             for_lanes!(V, x.len(), [x, e], [d_gain], {
                 let u = inverse * load_any(x);
@@ -397,15 +407,16 @@ fn inverse_and_share<V: Vector>(
     norm: &Norm<'_, V::Element>,
     x: &[V::Element],
 ) -> (V::Element, V::Element) {
-    let share = match norm {
-        Norm::L2 => V::Element::ONE,
-        Norm::Rms(gain) => {
+    let (share, epsilon) = match norm {
+        Norm::L2 { epsilon } => (V::Element::ONE, epsilon),
+        Norm::Rms { gain, epsilon } => {
             let fits = gain.learned().is_none_or(|gain| gain.len() == x.len());
             assert!(fits, "a gain of another width");
-            V::Element::ONE / V::Element::of_f64(x.len() as f64)
+            let share = V::Element::ONE / V::Element::of_f64(x.len() as f64);
+            (share, epsilon)
         }
     };
-    let square = dot::<V>(x, x) * share + V::Element::of_f64(EPSILON);
+    let square = dot::<V>(x, x) * share + V::Element::of_f64(*epsilon);
     let inverse = V::splat(V::Element::ONE) / V::splat(square).sqrt();
     (inverse.reduce_max(), share)
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::heads::{HeadLayout, Heads};
+use super::paged::KeySource;
 use super::plan::Head;
 use super::{Attention, Normalizer, Sizes};
 use crate::kernel::{Matrix, MatrixMut, Pooled, parallel};
@@ -67,7 +68,8 @@ impl<E: Pooled> Attention<'_, E> {
     #[track_caller]
     pub(super) fn check(
         &self,
-        [q, k, v]: [Heads<Matrix<'_, E>>; 3],
+        q: Heads<Matrix<'_, E>>,
+        [k, v]: [KeySource<'_, E>; 2],
         out: (HeadLayout, (usize, usize)),
         lse: Option<usize>,
         weights: Option<usize>,
@@ -89,11 +91,14 @@ impl<E: Pooled> Attention<'_, E> {
             self.value.norm.is_none() && self.value.rope.is_none(),
             "values are neither normalised nor rotated"
         );
-        let of = |x: Heads<Matrix<'_, E>>| (x.layout, (x.matrix.rows(), x.matrix.cols()));
         let shapes = [
-            ("queries", of(q), [batch, heads, query, width]),
-            ("keys", of(k), [batch, kv_heads, key, width]),
-            ("values", of(v), [batch, kv_heads, key, value_width]),
+            (
+                "queries",
+                KeySource::from(q).shape(),
+                [batch, heads, query, width],
+            ),
+            ("keys", k.shape(), [batch, kv_heads, key, width]),
+            ("values", v.shape(), [batch, kv_heads, key, value_width]),
             ("output", out, [batch, heads, query, value_width]),
         ];
         for (name, (layout, found), sizes) in shapes {

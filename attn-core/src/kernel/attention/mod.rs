@@ -16,6 +16,7 @@ mod layout;
 mod load;
 mod mask_blocks;
 mod masked_weights;
+mod paged;
 mod pair_mask;
 mod pair_score;
 mod pair_traits;
@@ -43,6 +44,7 @@ pub use entry::AttentionKernels;
 pub use head_transform::{HeadTransforms, head_transform, head_transform_backward};
 pub use heads::{HeadLayout, Heads};
 pub use mask_blocks::{MaskBlocks, mask_density};
+pub use paged::{KeySource, PAGE_ROWS, Page, Paged};
 pub use pair_mask::{Attends, PairMask, PairTensor};
 pub use pair_score::{PairFunction, PairGradients, PairScore, PairScores};
 pub use pair_traits::{

@@ -151,10 +151,18 @@ impl<E> Default for HeadTransform<'_, E> {
 /// The norm of vectors of a head.
 #[derive(Clone, Copy, Debug)]
 pub enum Norm<'a, E> {
-    /// `x / sqrt(mean(x²) + 1e-6) * gain`, with a gain of the width.
-    Rms(Gain<&'a [E]>),
-    /// `x / sqrt(Σ x² + 1e-6)`
-    L2,
+    /// `x / sqrt(mean(x²) + epsilon) * gain`, with a gain of the width.
+    Rms {
+        /// The factor.
+        gain: Gain<&'a [E]>,
+        /// It keeps a vector of zeros finite.
+        epsilon: f64,
+    },
+    /// `x / sqrt(Σ x² + epsilon)`
+    L2 {
+        /// It keeps a vector of zeros finite.
+        epsilon: f64,
+    },
 }
 
 /// The angles of a rotary embedding: pair `i` of a vector is rotated by the angle with the cosine and sine of its row, column `i`. With

@@ -25,6 +25,7 @@ use super::heads::Heads;
 use super::layout::{fill, some_cols};
 use super::load::LoadRows;
 use super::masked_weights::MaskedWeights;
+use super::paged::{KeySource, Rows};
 use super::plan::{Head, QUERIES, Tile, chunks, tiles};
 use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::Sparsify;
@@ -79,7 +80,8 @@ impl<E: Pooled> Visited<E> {
 impl<E: Pooled> Attention<'_, E> {
     pub(super) fn forward_talking(
         &self,
-        [q, k, v]: [Heads<Matrix<'_, E>>; 3],
+        q: Heads<Matrix<'_, E>>,
+        [k, v]: [KeySource<'_, E>; 2],
         to: Outputs<'_, E>,
         lse: &mut [E],
     ) {
@@ -93,17 +95,13 @@ impl<E: Pooled> Attention<'_, E> {
             sequences,
             |(b, results): (usize, Vec<Results<'_, E>>)| {
                 let this = self.of_sequence(b);
-                let [q, k, v] = [(q, of_queries), (k, of_keys), (v, of_keys)]
-                    .map(|(x, of)| x.of_sequence(of, b));
-                let keys = k
-                    .iter()
-                    .enumerate()
-                    .map(|(kv, k)| Keys::load(&this, kv, *k));
+                let q = q.of_sequence(of_queries, b);
+                let heads = 0..sizes.kv_heads;
+                let keys = heads
+                    .clone()
+                    .map(|kv| Keys::load(&this, kv, k.of(of_keys, b, kv)));
                 let keys: Vec<_> = keys.collect();
-                let values = v
-                    .iter()
-                    .enumerate()
-                    .map(|(kv, v)| Values::load(&this, kv, *v));
+                let values = heads.map(|kv| Values::load(&this, kv, v.of(of_keys, b, kv)));
                 let values: Vec<_> = values.collect();
                 let rows = this.queries_of_block(FORWARD_PLANES);
                 let blocks = chunks(0..sizes.query, rows).zip(blocks_of(results, rows));
@@ -132,7 +130,7 @@ impl<E: Pooled> Attention<'_, E> {
         let group = self.sizes.group();
         let visited = self.visited(b, queries.clone());
         let q = self.rows_of_heads(q, &queries);
-        let mut scores = self.scores_of_heads(&visited, &q, |kv| keys[kv].columns(), None);
+        let mut scores = self.scores_of_heads(&visited, &q, |kv| keys[kv].rows(), None);
         let mut spare = Planes::none();
         mix(self.talking.scores, &mut scores, &mut spare);
         self.weigh(&visited, &mut scores);
@@ -150,8 +148,9 @@ impl<E: Pooled> Attention<'_, E> {
                     tile: &tile,
                     matrix: weights.head(h).some_cols(columns),
                 };
-                let values = values[h / group].rows().some_rows(tile.keys.clone());
-                of_tile.matmul(E::ONE, values, out.reborrow(), WriteMode::Add);
+                values[h / group].rows().with(tile.keys.clone(), |values| {
+                    of_tile.matmul(E::ONE, values, out.reborrow(), WriteMode::Add);
+                });
             }
             if let Some(to) = results.weights {
                 spread(&visited, weights.head(h), to);
@@ -206,13 +205,13 @@ impl<E: Pooled> Attention<'_, E> {
         rows
     }
 
-    /// Pass 1: the scores of all heads, 0 where masked. `columns` are the keys of a key head, `[width, key]`. The similarities, before the
+    /// Pass 1: the scores of all heads, 0 where masked. `keys` are those of a key head, `[key, width]`. The similarities, before the
     /// modification, are kept if they are asked for.
     fn scores_of_heads<'k>(
         &self,
         visited: &Visited<E>,
         q: &Planes<E>,
-        columns: impl Fn(usize) -> Matrix<'k, E>,
+        keys: impl Fn(usize) -> Rows<'k, E>,
         mut similarities: Option<&mut Planes<E>>,
     ) -> Planes<E>
     where
@@ -221,11 +220,12 @@ impl<E: Pooled> Attention<'_, E> {
         let [heads, rows] = [self.sizes.heads, q.rows()];
         let mut scores = Planes::uninit(heads, rows, visited.cols);
         for h in 0..heads {
-            let kt = columns(h / self.sizes.group());
+            let k = keys(h / self.sizes.group());
             for (tile, columns) in visited.of_head(h) {
                 let mut to = some_cols(scores.head_mut(h), columns.clone());
-                let kt = kt.some_cols(tile.keys.clone());
-                self.similarities(tile.head, q.head(h), kt, to.reborrow());
+                k.with(tile.keys.clone(), |k| {
+                    self.similarities(tile.head, q.head(h), k.transposed(), to.reborrow());
+                });
                 if let Some(kept) = &mut similarities {
                     let mut kept = some_cols(kept.head_mut(h), columns);
                     (0..rows).for_each(|row| kept.row_mut(row).copy_from_slice(to.row_mut(row)));

@@ -2,6 +2,7 @@
 
 use std::{error::Error as _, fmt, time::SystemTime};
 
+use chrono::{DateTime, Local, Utc, format::StrftimeItems};
 use minijinja::{
     Environment, Error, ErrorKind, Value,
     syntax::SyntaxConfig,
@@ -9,7 +10,7 @@ use minijinja::{
 };
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::{ChatError, TEMPLATE, date, json};
+use super::{ChatError, TEMPLATE, json};
 
 /// An environment with this template.
 pub(super) fn environment(source: &str) -> Result<Environment<'static>, Error> {
@@ -28,10 +29,21 @@ pub(super) fn environment(source: &str) -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// The time that templates write: this one, or that of the call.
+/// The time that templates write: this one in UTC, or the local one of the call.
 pub(super) fn set_time(environment: &mut Environment<'static>, time: Option<SystemTime>) {
     environment.add_function("strftime_now", move |format: &str| {
-        date::format(format, time.unwrap_or_else(SystemTime::now))
+        let items = StrftimeItems::new(format).parse();
+        let items = items.map_err(|_| {
+            let reason = format!("`strftime_now` does not know the format `{format}`");
+            Error::new(ErrorKind::InvalidOperation, reason)
+        })?;
+        let items = items.iter();
+        Ok(match time {
+            Some(time) => DateTime::<Utc>::from(time)
+                .format_with_items(items)
+                .to_string(),
+            None => Local::now().format_with_items(items).to_string(),
+        })
     });
 }
 
@@ -50,7 +62,7 @@ pub(super) fn message(message: Value) -> Result<Value, Error> {
     Ok(Value::from_pairs(fields))
 }
 
-/// What happened, and where.
+/// The error of a template, with its line.
 pub(super) fn refused(name: &str, error: &Error) -> ChatError {
     let raised = error
         .source()
@@ -100,7 +112,7 @@ fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
         .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
 }
 
-/// What has a length and items in Python.
+/// Whether a value has a length and items in Python.
 fn is_sequence(value: &Value) -> bool {
     use ValueKind::{Map, Seq, String, Undefined};
     matches!(value.kind(), String | Seq | Map | Undefined)

@@ -1,6 +1,5 @@
 //! Chat templates: a conversation as the text that a model was trained on.
 
-mod date;
 mod jinja;
 mod json;
 mod source;
@@ -32,7 +31,7 @@ impl ChatMessage {
         }
     }
 
-    /// What the conversation is about, and how to answer.
+    /// Instructions in front of the conversation: the system prompt.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new("system", content)
     }
@@ -135,7 +134,7 @@ impl ChatTemplate {
         self
     }
 
-    /// The time that a template writes, in place of that of the call: the same text on every day. Times are in UTC.
+    /// The time that a template writes, in UTC, in place of the local time of the call: the same text on every day and at every place.
     pub fn at(mut self, time: SystemTime) -> Self {
         jinja::set_time(&mut self.environment, Some(time));
         self

@@ -198,7 +198,9 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
 }
 
 /// The names of all parameters, in the order of the model.
-fn names_of<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(model: &M) -> Vec<String> {
+pub(super) fn names_of<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
+    model: &M,
+) -> Vec<String> {
     let mut names = Vec::new();
     let Ok(()) = for_each(model, |path, _| {
         names.push(path.name);

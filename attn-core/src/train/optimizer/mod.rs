@@ -23,7 +23,7 @@ use super::{
     Algorithm, OptimizerState, ParameterInfo, UpdateError,
     parameters::{check_gradients, for_each_mut},
 };
-use crate::{Backend, Element, kernel::Buffer, lora};
+use crate::{Adapted, Backend, Element, kernel::Buffer};
 
 /// An optimizer: an [`Algorithm`], and its state for a model.
 ///
@@ -162,15 +162,21 @@ impl<E, A> Optimizer<E, A> {
         self
     }
 
-    /// Freezes all parameters but the adapters of a model that [declares](crate::Adapted) them: see
+    /// Freezes all parameters but the adapters of a model that [declares](Adapted) them, and the layers that it trains whole: see
     /// [`Trainer::only_adapters`](super::Trainer::only_adapters).
     ///
     /// PEFT: `get_peft_model(model, LoraConfig(..))`.
     #[doc(alias("get_peft_model", "peft", "lora", "requires_grad_"))]
-    pub fn only_adapters(mut self) -> Self {
+    pub fn only_adapters<M, D>(mut self, model: &M) -> Self
+    where
+        M: TensorCollection<E, D> + Adapted,
+        E: Element,
+        D: Backend<E>,
+    {
         self.set_frozen("*", true);
-        for end in lora::ENDS {
-            self.set_frozen(&format!("*{end}"), false);
+        let names = choices::names_of(model).into_iter();
+        for name in names.filter(|name| M::LORA.trains(name)) {
+            self.set_frozen(&name, false);
         }
         self
     }

@@ -28,7 +28,7 @@ use super::{
 };
 use super::{optimizer::Target, parameters::for_each};
 use crate::{
-    Backend, Element,
+    Adapted, Backend, Element,
     fused::{Operation, StepSeeds},
 };
 
@@ -272,9 +272,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
-    /// Freezes all parameters but the adapters of a model that [declares](crate::Adapted) them: `freeze("*")`, and
-    /// [`unfreeze`](Self::unfreeze) for the names of adapters. Only these have gradients in memory and lists in the optimizer. A new head is
-    /// trained, too, after `.unfreeze("head.*")`.
+    /// Freezes all parameters but the adapters of a model that [declares](Adapted) them, and the layers that it [trains whole](crate::Lora::save):
+    /// `freeze("*")`, and [`unfreeze`](Self::unfreeze) for the names of these. Only they have gradients in memory and lists in the optimizer.
     ///
     /// A trainer freezes nothing by itself: the same declaration is trained whole without this.
     ///
@@ -296,8 +295,11 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     ///
     /// PEFT: `get_peft_model(model, LoraConfig(..))`.
     #[doc(alias("get_peft_model", "peft", "lora", "requires_grad_"))]
-    pub fn only_adapters(mut self) -> Self {
-        self.optimizer = self.optimizer.only_adapters();
+    pub fn only_adapters(mut self) -> Self
+    where
+        M: Adapted,
+    {
+        self.optimizer = self.optimizer.only_adapters(&self.model);
         self.forget_trained();
         self
     }

@@ -202,15 +202,19 @@ impl LayerFrame<'_> {
             let part = Literal::usize_unsuffixed(part.unwrap_or(0));
             quote!(weights.#projection.bias(#part))
         });
-        let norm = match how.norm {
+        let norm = match &how.norm {
             None => quote!(None),
-            Some(Norm::L2) => quote!(Some(p::Norm::L2)),
-            Some(Norm::Rms(gain, field)) => {
+            Some(Norm::L2(epsilon)) => quote!(Some(p::Norm::L2 { epsilon: (#epsilon) as f64 })),
+            Some(Norm::Rms {
+                gain,
+                field,
+                epsilon,
+            }) => {
                 let gain = gain.tokens(|| {
                     let field = var(field);
                     quote!(weights.#field.values())
                 });
-                quote!(Some(p::Norm::Rms(#gain)))
+                quote!(Some(p::Norm::Rms { gain: #gain, epsilon: (#epsilon) as f64 }))
             }
         };
         let rope = match &how.rope {

@@ -415,6 +415,29 @@ pub(crate) fn missing_key_of_block(block: &BlockDraft, key: &Ident) -> String {
     )
 }
 
+/// `block::<.., 64>(x)`
+pub(crate) fn key_behind_rest(block: &BlockDraft, value: &TokenStream) -> String {
+    format!(
+        "`{value}` stands behind `..`, so it is not known which key it is\nhelp: `{}::<{value}, ..>(..)`, or with its name",
+        block.name
+    )
+}
+
+pub(crate) fn rest_without_keys(block: &BlockDraft) -> String {
+    let keys: Vec<String> = block.keys().map(|(key, _)| format!("`{key}`")).collect();
+    match keys.is_empty() {
+        true => format!(
+            "`{}` has no keys\nhelp: drop the `..`, which stands for those that are not given",
+            block.name
+        ),
+        false => format!(
+            "`..` stands for keys that are not given and have the name of a constant here, and there are none\nhelp: the keys of `{}` are {}",
+            block.name,
+            keys.join(", ")
+        ),
+    }
+}
+
 /// A call without names for the results.
 pub(crate) fn several_results_of(block: &Ident, found: usize) -> String {
     format!(

@@ -16,13 +16,9 @@ pub(crate) const LORA_OF_PLACES: &str = "`lora` adapts attentions with queries a
 pub(crate) const ALPHA_NOT_POSITIVE: &str = "alpha` of `lora";
 
 pub(crate) fn unknown_key_of_lora(found: &Ident) -> String {
-    let of_peft = KEYS.iter().find(|(_, theirs)| found == theirs);
-    let help = match of_peft {
-        Some((ours, _)) => format!("help: it is `{ours}` here"),
-        None => format!(
-            "help: it has {}",
-            listed(KEYS.iter().map(|(name, _)| *name))
-        ),
+    let help = match KEYS.iter().find(|key| found == key.of_peft) {
+        Some(key) => format!("help: it is `{}` here", key.name),
+        None => format!("help: it has {}", listed(KEYS.iter().map(|key| key.name))),
     };
     format!("`lora` has no key `{found}`\n{help}")
 }
@@ -58,6 +54,22 @@ pub(crate) fn rank_too_large(rank: &Size, name: &str, [input, output]: [&Size; 2
     format!(
         "the rank of adapters must be less than both widths of a layer, found {rank} for `{name}`, {input} -> {output}\n\
          help: without `lora` all numbers of the layer are trained"
+    )
+}
+
+/// `names` are those of all layers.
+pub(crate) fn nothing_saved(pattern: &str, names: &[String]) -> String {
+    let names = listed(names.iter().map(String::as_str));
+    format!(
+        "no layer has a name that ends with `{pattern}`\n\
+         help: there are {names}; `save` takes the last parts of the names of layers that are trained whole, and `*` stands for any part"
+    )
+}
+
+pub(crate) fn adapted_and_saved(name: &str) -> String {
+    format!(
+        "`{name}` is trained whole, and has adapters\n\
+         help: it is one or the other: leave it out of `save` or of `on`"
     )
 }
 

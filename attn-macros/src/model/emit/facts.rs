@@ -93,15 +93,19 @@ pub(super) fn emit_adapters(cx: &Emitter<'_>) -> TokenStream {
         rank,
         alpha,
         rslora,
+        saved,
         ..
     } = &**lora;
     let dropout = match &lora.dropout {
         Some(p) => quote!((#p) as f64),
         None => quote!(0.0),
     };
+    let saved = saved.borrow();
     quote_spanned! {cx.at=>
         impl<E: p::Dtype, D: p::Storage<E> #built> p::Adapted for #name<E, D #built> {
-            const LORA: p::Lora = p::Lora { rank: #rank, alpha: (#alpha) as f64, dropout: #dropout, rslora: #rslora };
+            const LORA: p::Lora = p::Lora {
+                rank: #rank, alpha: (#alpha) as f64, dropout: #dropout, rslora: #rslora, save: &[#(#saved),*],
+            };
         }
     }
 }

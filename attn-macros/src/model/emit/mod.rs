@@ -9,6 +9,7 @@ mod input;
 mod inside;
 mod item;
 mod missing;
+mod onnx;
 mod opaque;
 mod output;
 pub(crate) mod picture;
@@ -96,15 +97,12 @@ pub(crate) fn model(
         missing::emit(cx),
         opaque::emit_checks(cx),
         trainer::emit_method(cx),
+        onnx::emit(cx),
     ];
-    let constants = model
-        .constants
-        .iter()
-        .map(|constant| attention::constant(&cx.cfgs, constant));
-    let assertions = model
-        .assertions
-        .iter()
-        .map(|assertion| quote!(#(#cfgs)* #assertion));
+    let constants = model.constants.iter();
+    let constants = constants.map(|item| attention::constant(krate, cfgs, item));
+    let assertions = model.assertions.iter();
+    let assertions = assertions.map(|rule| attention::assertion(krate, cfgs, rule));
     quote! {
         #(#layers)*
         #types
@@ -148,6 +146,7 @@ fn emit_function(cx: &Emitter<'_>, plans: &[MemoryPlan<'_>]) -> TokenStream {
         session::emit(cx),
         facts::emit_function(cx),
         trainer::emit_loss(cx),
+        onnx::emit(cx),
     ];
     quote!(const _: () = { #(#parts)* };)
 }

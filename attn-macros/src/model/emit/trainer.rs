@@ -109,17 +109,21 @@ fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
     }
 }
 
-/// What is emitted of the function `loss`, if its result is a single number.
-pub(super) fn emit_loss(cx: &Emitter<'_>) -> TokenStream {
-    let model = cx.model;
+/// Whether a function is the loss: it has that name, and its result is a number.
+pub(super) fn is_loss(model: &Model) -> bool {
     let [result] = model.results.as_slice() else {
-        return TokenStream::new();
+        return false;
     };
     let ty = &model.value(*result).ty;
     let is_number = ty.axes.is_empty() && ty.kind == ValueKind::Floats;
     let function = model.function.as_ref();
-    let is_loss = function.is_some_and(|function| function.name == LOSS);
-    if !is_loss || !is_number || model.poisoned || cx.is_opaque() {
+    is_number && function.is_some_and(|function| function.name == LOSS)
+}
+
+/// The code of the function `loss`, if its result is a single number.
+pub(super) fn emit_loss(cx: &Emitter<'_>) -> TokenStream {
+    let model = cx.model;
+    if !is_loss(model) || model.poisoned || cx.is_opaque() {
         return TokenStream::new();
     }
     let name = &cx.name;

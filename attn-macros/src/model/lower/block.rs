@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use proc_macro2::Ident;
+use quote::ToTokens;
 use syn::ext::IdentExt;
 
 use super::fields::{Made, Ties};
@@ -253,6 +254,10 @@ impl Lowering<'_> {
     pub(super) fn skip_call(&mut self, call: &Call) {
         let blocks = Rc::clone(&self.blocks);
         let block = self.block(&call.name).map(|index| &blocks[index]);
+        if call.arguments.iter().any(|argument| argument.is_rest()) {
+            let keys = block.into_iter().flat_map(|block| block.draft.keys());
+            keys.for_each(|(key, _)| self.sizes.skip(&key.to_token_stream()));
+        }
         let is_new = |block: &&Block| !block.is_called.replace(true) && block.library == 0;
         if let Some(block) = block.filter(is_new) {
             self.skip(&block.draft.statements);
@@ -641,6 +646,9 @@ impl Lowering<'_> {
             keys: vec![None; keys.len()],
         };
         for (index, argument) in call.arguments.iter().enumerate() {
+            if argument.is_rest() {
+                continue;
+            }
             let place = match &argument.key {
                 Some(key) if key == "name" && !is_function => {
                     arguments.name = self.name_of(argument).or(arguments.name);
@@ -675,7 +683,46 @@ impl Lowering<'_> {
                 arguments.keys[place] = self.given(&argument.value, key);
             }
         }
+        self.rest_of_keys(call, block, &mut arguments.keys);
         (self.cx.count() == before).then_some(arguments)
+    }
+
+    /// `block::<..>(x)`: each key that is not given has the constant of its name, if there is one.
+    fn rest_of_keys(&mut self, call: &Call, block: &BlockDraft, given: &mut [Option<ConstValue>]) {
+        let mut rest = call.arguments.iter().enumerate();
+        let Some((place, rest)) = rest.find(|(_, argument)| argument.is_rest()) else {
+            return;
+        };
+        let mut behind = call.arguments[place + 1..].iter();
+        if let Some(other) = behind.find(|other| other.key.is_none()) {
+            let message = messages::key_behind_rest(block, &other.value);
+            return self.error(other.span(), message);
+        }
+        let mut is_read = false;
+        let known = self.names_for_rest();
+        for ((key, _), given) in block.keys().zip(given) {
+            if given.is_none() && known.contains(&key.to_string()) {
+                let mut name = key.clone();
+                name.set_span(rest.span());
+                *given = self.given(&name.to_token_stream(), key);
+                is_read = true;
+            }
+        }
+        if !is_read {
+            self.error(rest.span(), messages::rest_without_keys(block));
+        }
+    }
+
+    /// The names that `..` may stand for: the keys of the block whose body is lowered, or the constants of the header.
+    fn names_for_rest(&self) -> Vec<String> {
+        let block = self.calls.last().map(|index| &self.blocks[*index]);
+        match block.filter(|block| !block.is_function) {
+            Some(block) => {
+                let keys = block.draft.keys();
+                keys.map(|(key, _)| key.to_string()).collect()
+            }
+            None => self.sizes.names().collect(),
+        }
     }
 
     /// Whether all keys are given that have no default.

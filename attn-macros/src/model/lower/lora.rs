@@ -25,8 +25,11 @@ pub(crate) struct Lora {
     /// Whether the scale is `alpha / sqrt(rank)` (Kalajdzievski 2023).
     pub(crate) rslora: bool,
     on: Vec<Pattern>,
-    /// The names of all linear layers.
-    names: RefCell<Vec<String>>,
+    save: Vec<Pattern>,
+    /// The names of all linear layers, and whether they get adapters.
+    names: RefCell<Vec<(String, bool)>>,
+    /// The names of the layers that are trained whole, with a `*` for each round of a loop.
+    pub(crate) saved: RefCell<Vec<String>>,
 }
 
 /// The last parts of names.
@@ -36,6 +39,13 @@ struct Pattern {
 }
 
 impl Pattern {
+    fn new(text: LitStr) -> Self {
+        Self {
+            text,
+            is_used: Cell::new(false),
+        }
+    }
+
     /// `*` is any part. In a loop, that is the only name of its rounds.
     fn matches(&self, name: &str) -> bool {
         let text = self.text.value();
@@ -74,6 +84,18 @@ impl Lora {
     }
 }
 
+/// Whether a layer is `A` or `B` of another one.
+fn is_adapter(name: &str) -> bool {
+    ['A', 'B']
+        .iter()
+        .any(|letter| name.ends_with(&end_of_adapter(*letter)))
+}
+
+/// The suffix of the name of an adapter.
+fn end_of_adapter(letter: char) -> String {
+    format!(".lora_{letter}")
+}
+
 /// A linear layer to be, with the name of its field and the one by which it is saved.
 pub(crate) struct Projection<'a> {
     pub(crate) field: &'a str,
@@ -90,10 +112,13 @@ impl Lowering<'_> {
         let at = first(&draft.rank);
         self.at_least_one(&rank, at, messages::zero_size("rank"));
         let alpha = match &draft.alpha {
-            Some(tokens) => self.number(tokens)?,
+            Some(tokens) => {
+                let alpha = self.number(tokens)?;
+                self.is_positive(&alpha, messages::ALPHA_NOT_POSITIVE);
+                alpha
+            }
             None => rank.to_real(),
         };
-        self.is_positive(&alpha, messages::ALPHA_NOT_POSITIVE);
         let dropout = match &draft.dropout {
             Some(tokens) => {
                 let p = self.number(tokens)?;
@@ -101,17 +126,16 @@ impl Lowering<'_> {
             }
             None => None,
         };
-        let on = draft.on.iter().map(|text| Pattern {
-            text: text.clone(),
-            is_used: Cell::new(false),
-        });
+        let patterns = |names: &[LitStr]| names.iter().cloned().map(Pattern::new).collect();
         let lora = Lora {
             rank,
             alpha,
             dropout: dropout.filter(|p| p.value != Some(0.0)),
             rslora: draft.rslora,
-            on: on.collect(),
+            on: patterns(&draft.on),
+            save: patterns(&draft.save),
             names: RefCell::default(),
+            saved: RefCell::default(),
         };
         (self.cx.count() == before).then_some(lora)
     }
@@ -121,8 +145,51 @@ impl Lowering<'_> {
         let Some(lora) = &self.lora else { return };
         for pattern in lora.on.iter().filter(|pattern| !pattern.is_used.get()) {
             let text = pattern.text.value();
-            let message = messages::nothing_adapted(&text, &lora.names.borrow());
+            let names: Vec<_> = lora
+                .names
+                .borrow()
+                .iter()
+                .map(|(name, _)| name.clone())
+                .collect();
+            let message = messages::nothing_adapted(&text, &names);
             self.cx.error(&pattern.text, message);
+        }
+    }
+
+    /// Finds the layers that are trained whole, and reports names that no layer has.
+    pub(super) fn find_saved(&self) {
+        let Some(lora) = &self.lora else { return };
+        let fields = self.modules.iter().enumerate().flat_map(|(module, of)| {
+            let module = ModuleId(module);
+            of.fields
+                .iter()
+                .map(move |field| self.name_in_model(module, &field.saved))
+        });
+        let mut names: Vec<String> = fields.filter(|name| !is_adapter(name)).collect();
+        names.sort();
+        names.dedup();
+        for pattern in &lora.save {
+            let fitting: Vec<_> = names.iter().filter(|name| pattern.matches(name)).collect();
+            if fitting.is_empty() {
+                let message = messages::nothing_saved(&pattern.text.value(), &names);
+                self.cx.error(&pattern.text, message);
+            }
+            let adapted = lora.names.borrow();
+            let mut both = fitting.iter().filter(|name| {
+                let inside = format!("{name}.");
+                let is_inside = |layer: &str| layer == ***name || layer.starts_with(&inside);
+                adapted
+                    .iter()
+                    .any(|(layer, is_adapted)| *is_adapted && is_inside(layer))
+            });
+            if let Some(name) = both.next() {
+                let message = messages::adapted_and_saved(name);
+                self.cx.error(&pattern.text, message);
+            }
+            let mut saved = lora.saved.borrow_mut();
+            let new = fitting.into_iter().filter(|name| !saved.contains(name));
+            let new: Vec<_> = new.cloned().collect();
+            saved.extend(new);
         }
     }
 
@@ -138,8 +205,9 @@ impl Lowering<'_> {
         let fitting = lora.on.iter().filter(|pattern| pattern.matches(&name));
         let count = fitting.map(|pattern| pattern.is_used.set(true)).count();
         let mut names = lora.names.borrow_mut();
-        if !names.contains(&name) {
-            names.push(name);
+        match names.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, is_adapted)) => *is_adapted |= count > 0,
+            None => names.push((name, count > 0)),
         }
         count > 0
     }
@@ -159,10 +227,15 @@ impl Lowering<'_> {
 
     /// The name by which a layer is saved, with a `*` for each round of a loop.
     fn name_of_place(&self, place: &ParamPath) -> String {
-        let mut module = place.module;
-        let fields = &self.modules[module.0].fields;
+        let fields = &self.modules[place.module.0].fields;
         let field = fields.iter().find(|field| field.name == place.field);
-        let mut name = field.map_or_else(|| place.field.clone(), |field| field.saved.clone());
+        let name = field.map_or(&place.field, |field| &field.saved);
+        self.name_in_model(place.module, name)
+    }
+
+    /// The name in the model of what has this one in a module.
+    fn name_in_model(&self, mut module: ModuleId, name: &str) -> String {
+        let mut name = name.to_owned();
         while let Some((outer, before)) = self.module_around(module) {
             name = format!("{before}{name}");
             module = outer;
@@ -260,7 +333,7 @@ impl Lowering<'_> {
         let of = of.unwrap_or_default();
         let small = letter.to_ascii_lowercase();
         let field = format!("{}_lora_{small}", place.field);
-        let saved = format!("{of}.lora_{letter}");
+        let saved = format!("{of}{}", end_of_adapter(letter));
         let ty = self.ty(x).ending_in(output.clone());
         let layer = Affine {
             input,

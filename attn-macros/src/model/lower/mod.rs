@@ -109,6 +109,7 @@ pub(crate) fn lower(
         lowering.report_modules(functions.len());
         lowering.report_budgets(&budgets, &functions);
         lowering.report_unadapted();
+        lowering.find_saved();
     }
     if cx.count() == before && !draft.poisoned {
         lowering.skip_shared();

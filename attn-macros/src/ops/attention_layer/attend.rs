@@ -10,6 +10,7 @@ use crate::emit::{ComposedNode, ExecMode, LayerFrame, LayerNode, ParameterGradie
 use crate::graph::block::axis;
 use crate::model::graph::ValueId;
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term};
 use crate::ops::{Emit, Fusion, Gradient, Kept, Op, Properties, Saved};
 use crate::score::Expr;
 use crate::score::split::{self, BiasTerm, Parts};
@@ -165,6 +166,10 @@ impl LayerOp for Attend {
             .chain(mixed)
             .chain([product(result, Some(&keys))])
             .collect()
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        self.write_onnx(of)
     }
 }
 

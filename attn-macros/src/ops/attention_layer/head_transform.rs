@@ -1,7 +1,7 @@
 //! Bias, norm and rotation of the vectors of all heads.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{ToTokens, quote};
 
 use super::{LayerDescription, LayerOp};
 use crate::emit::block::{Footprints, Gradients, Output};
@@ -9,8 +9,9 @@ use crate::emit::tracked_code;
 use crate::emit::{ComposedNode, ExecMode, LayerFrame, LayerNode, ParameterGradient};
 use crate::model::graph::ValueId;
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call};
 use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
-use crate::spec::{GainKind, Rotary, Size};
+use crate::spec::{GainKind, Real, Rotary, Size};
 
 /// The transform of vectors before they are used: bias, then norm, then rotation.
 #[derive(Clone, Default, Debug)]
@@ -24,11 +25,16 @@ pub(crate) struct HeadTransform {
     pub(crate) of_keys: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Norm {
-    /// With what is learned of the gain in this field.
-    Rms(GainKind, &'static str),
-    L2,
+    Rms {
+        gain: GainKind,
+        /// The field with the learned gain.
+        field: &'static str,
+        epsilon: Real,
+    },
+    /// With its epsilon.
+    L2(Real),
 }
 
 impl HeadTransform {
@@ -57,7 +63,7 @@ impl HeadTransform {
         };
         is_before.then(|| HeadTransform {
             bias: self.bias.or(next.bias),
-            norm: self.norm.or(next.norm),
+            norm: self.norm.clone().or_else(|| next.norm.clone()),
             rope: self.rope.clone().or_else(|| next.rope.clone()),
             of_keys: self.of_keys || next.of_keys,
         })
@@ -78,8 +84,8 @@ impl HeadTransform {
 
     /// The field of the gain, if there is one.
     pub(crate) fn gain(&self) -> Option<&'static str> {
-        match self.norm {
-            Some(Norm::Rms(GainKind::Factor | GainKind::OnePlus, field)) => Some(field),
+        match &self.norm {
+            Some(Norm::Rms { gain, field, .. }) if *gain != GainKind::One => Some(*field),
             _ => None,
         }
     }
@@ -116,6 +122,38 @@ impl LayerOp for TransformHeads {
     fn products(&self, _: &[&Type], _: &Type) -> Vec<Vec<Axis>> {
         Vec::new()
     }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let x = of.operand(0);
+        let axes = &of.operand_type(0).axes;
+        if let Some(rotary) = &self.how.rope {
+            let positions = of.positions(&axes[2], rotary.position_ids, self.how.of_keys);
+            return match &axes[3] {
+                Axis::Size(width) => of.rotate(x, rotary, width, positions),
+                Axis::Symbol(_) => Ok(x),
+            };
+        }
+        Ok(match &self.how.norm {
+            None => x,
+            Some(Norm::L2(epsilon)) => {
+                let epsilon = of.number(epsilon);
+                let squares = x.clone().times(x.clone()).reduce("ReduceSum", -1, true);
+                x.over(call("Sqrt", [squares.plus(epsilon)]))
+            }
+            Some(Norm::Rms {
+                gain,
+                field,
+                epsilon,
+            }) => {
+                let normed = of.divided_by_rms(x, epsilon);
+                match gain {
+                    GainKind::One => normed,
+                    GainKind::Factor => normed.times(of.parameter(field)),
+                    GainKind::OnePlus => normed.times(of.parameter(field).plus(Term::number(1.0))),
+                }
+            }
+        })
+    }
 }
 
 impl Emit<LayerFrame<'_>> for TransformHeads {
@@ -131,13 +169,22 @@ impl Emit<LayerFrame<'_>> for TransformHeads {
                 quote!(p::rope(#x, &#rotary, #positions)?)
             }
             HeadTransform {
-                norm: Some(Norm::Rms(gain, field)),
+                norm:
+                    Some(Norm::Rms {
+                        gain,
+                        field,
+                        epsilon,
+                    }),
                 ..
             } => {
                 let gain = gain.tokens(|| of.weight(field));
-                quote!(p::rms_norm(#x, #gain)?)
+                quote!(p::rms_norm(#x, #gain, (#epsilon) as f64)?)
             }
-            _ => quote!(p::l2_norm(#x)?),
+            HeadTransform {
+                norm: Some(Norm::L2(epsilon)),
+                ..
+            } => quote!(p::l2_norm(#x, (#epsilon) as f64)?),
+            _ => x.to_token_stream(),
         })
     }
 

@@ -7,6 +7,7 @@ use super::{LayerDescription, LayerOp};
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::emit::{ComposedNode, LayerFrame, LayerNode};
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term};
 use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
 
 /// `[batch, len, heads width] -> [batch, heads, len, width]`
@@ -28,6 +29,10 @@ macro_rules! view {
 
             fn products(&self, _: &[&Type], _: &Type) -> Vec<Vec<Axis>> {
                 Vec::new()
+            }
+
+            fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+                Ok(of.$function())
             }
         }
 

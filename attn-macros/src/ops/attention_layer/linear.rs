@@ -7,6 +7,7 @@ use super::{LayerDescription, LayerOp, product};
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::emit::{ComposedNode, LayerFrame, LayerNode};
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term};
 use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
 
 /// `y = x Wᵀ + b`, with the parameters of all fields stacked: a part of `y` for each. As built it has one field.
@@ -49,6 +50,11 @@ impl LayerOp for Linear {
 
     fn products(&self, operands: &[&Type], result: &Type) -> Vec<Vec<Axis>> {
         vec![product(result, operands[0].axes.last())]
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        let field = self.fields[0];
+        Ok(of.affine(of.operand(0), of.parameter(field), of.parameter_bias(field)))
     }
 }
 

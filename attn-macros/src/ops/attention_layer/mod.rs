@@ -7,11 +7,13 @@ mod attend;
 mod head_transform;
 mod heads;
 mod linear;
+mod onnx;
 mod per_head_linear;
 
 use super::Emit;
 use crate::emit::LayerFrame;
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term};
 
 pub(crate) use attend::{Attend, Similarity, vectors};
 pub(crate) use head_transform::{HeadTransform, Norm, TransformHeads};
@@ -25,6 +27,9 @@ pub(crate) trait LayerOp: for<'a> Emit<LayerFrame<'a>> {
 
     /// The axes of its matrix products, the inner one last: two FLOPs for each.
     fn products(&self, operands: &[&Type], result: &Type) -> Vec<Vec<Axis>>;
+
+    /// Its value in ONNX. An error says why there is none, and what to do.
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String>;
 }
 
 /// An operation for the passes over a layer and for its documentation.

@@ -7,6 +7,7 @@ use super::{LayerDescription, LayerOp, product};
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::emit::{ComposedNode, LayerFrame, LayerNode};
 use crate::model::types::{Axis, Type};
+use crate::onnx::{OnnxNode, Term, call};
 use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
 use crate::spec::Size;
 
@@ -39,6 +40,10 @@ impl LayerOp for PerHeadLinear {
 
     fn products(&self, operands: &[&Type], result: &Type) -> Vec<Vec<Axis>> {
         vec![product(result, operands[0].axes.last())]
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        Ok(call("MatMul", [of.operand(0), of.parameter(self.field)]))
     }
 }
 

@@ -84,6 +84,7 @@ fn lower(
         slides,
         bias: !call.arguments.entries.iter().any(is_without_bias),
     };
+    let (slides, bias) = (layer.slides.clone(), layer.bias);
     let kernel = layer.slides.iter().map(|slide| slide.kernel.clone());
     let kernel = kernel.collect();
     let order = Order::of(&x, &along, place);
@@ -98,6 +99,8 @@ fn lower(
         channels: if kind.is_transposed { out } else { input },
         groups,
         kernel,
+        slides,
+        bias,
         place: lowering.layer(call, layer, &ty, builder),
     };
     let operand = call.operands[0];

@@ -3,6 +3,7 @@
 mod keys;
 mod layer;
 mod lower;
+mod onnx;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
@@ -15,6 +16,7 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath};
 use crate::model::types::{Axis, Type, same_axes};
+use crate::onnx::{OnnxNode, Term};
 use crate::spec::Size;
 
 pub(super) use keys::{CONV_TRANSPOSE1D, CONV_TRANSPOSE2D, CONV1D, CONV2D};
@@ -27,6 +29,7 @@ struct Kind {
 }
 
 /// How windows slide along an axis.
+#[derive(Clone)]
 struct Slide {
     kernel: Size,
     stride: Size,
@@ -137,6 +140,8 @@ struct Convolution {
     channels: Size,
     groups: Size,
     kernel: Vec<Size>,
+    slides: Vec<Slide>,
+    bias: bool,
 }
 
 impl Convolution {
@@ -222,6 +227,10 @@ impl ModelOp for Convolution {
         Convolution::check(self, &of.label(), |index| {
             sizes[self.indices[index]].clone()
         })
+    }
+
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        self.write_onnx(of)
     }
 }
 

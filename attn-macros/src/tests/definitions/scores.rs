@@ -52,6 +52,8 @@ fn scores_have_their_default_scales() {
         ..at(0, 0)
     };
     assert_eq!(float_at(&given, &point), 14.0);
+    let root = modification("struct L<heads = 2, d_model = 32, scale = 1 / sqrt(4 * 4)>;");
+    assert_eq!(float_at(&root, &point), 1.75);
 }
 
 /// `get_slopes` as published with the paper (Press et al. 2022).

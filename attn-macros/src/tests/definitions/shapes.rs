@@ -23,8 +23,8 @@ fn operation(op: &dyn LayerOp, result: &Type) -> &'static str {
     let description = op.description();
     match (description.transform, description.is_view) {
         (Some(transform), _) => match (&transform.how.norm, &transform.how.rope) {
-            (Some(Norm::Rms(..)), None) => "rms_norm",
-            (Some(Norm::L2), None) => "l2_norm",
+            (Some(Norm::Rms { .. }), None) => "rms_norm",
+            (Some(Norm::L2(_)), None) => "l2_norm",
             (None, Some(_)) => "rope",
             both => panic!("{both:?} is more than one operation"),
         },

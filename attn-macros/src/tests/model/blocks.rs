@@ -542,3 +542,33 @@ fn a_key_by_constants_is_that_of_the_branch_that_is_taken() {
     );
     assert_eq!(chosen, written);
 }
+
+#[test]
+fn keys_that_are_not_given_have_the_constants_of_their_names() {
+    let blocks = "block inner(x: [.., n], hidden, n_out) -> [.., n_out] { linear::<n_out>(linear::<hidden>(x)) }
+        block outer(x: [.., d], hidden, n_out = 8) -> [.., d] { inner::<7, ..>(x) + inner::<.., name = last>(x) }";
+    let statements = "let y = outer::<5>(x); y + linear::<d>(linear::<hidden>(y))";
+    let source = model(blocks, statements);
+    // The header has `hidden` too, and the block its own.
+    let source = source.replace("<d = 8>", "<d = 8, hidden = 3>");
+    let shapes = shapes(&lower(&source));
+    let linears = shapes.iter().filter(|shape| shape.contains("linear"));
+    let widths = linears.map(|shape| shape.rsplit(", ").next().unwrap_or_default());
+    let widths: Vec<&str> = widths.collect();
+    assert_eq!(widths, ["7]", "8]", "5]", "8]", "3]", "8]"]);
+}
+
+/// The constants of the header are not those of a block.
+#[test]
+fn keys_that_are_not_given_have_no_constants_of_the_header_in_a_block() {
+    let blocks = "block inner(x: [.., d], hidden) -> [.., d] { linear::<d>(linear::<hidden>(x)) }
+        block outer(x: [.., d], depth) -> [.., d] { inner::<..>(linear::<d>(linear::<depth>(x))) }";
+    let source = model(blocks, "linear::<d>(linear::<hidden>(outer::<2>(x)))");
+    let source = source.replace("<d = 8>", "<d = 8, hidden = 3>");
+    let expected = "`..` stands for keys that are not given and have the name of a constant here, and there are none";
+    let messages: Vec<_> = errors_of(&source)
+        .into_iter()
+        .map(|(_, message)| message)
+        .collect();
+    assert_eq!(messages, [expected]);
+}

@@ -10,6 +10,7 @@ mod convolutions;
 mod dots;
 mod elsewhere;
 mod ids;
+mod lora;
 mod losses;
 mod mistakes;
 mod names;

@@ -13,7 +13,7 @@ mod vanish;
 
 use crate::graph::block::LayerBlock;
 use crate::model::graph::{Node, ValueId};
-use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
+use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp, Norm};
 use crate::pipeline::fuse_layer;
 
 /// The steps of the only layer in `source`.
@@ -54,7 +54,11 @@ fn story(steps: &LayerBlock) -> Vec<String> {
 
 /// `L2+rope`
 fn transform(how: &HeadTransform) -> String {
-    let norm = how.norm.map_or(String::new(), |norm| format!("{norm:?}"));
+    let norm = match &how.norm {
+        None => String::new(),
+        Some(Norm::L2(_)) => "L2".to_owned(),
+        Some(Norm::Rms { gain, field, .. }) => format!("Rms({gain:?}, {field:?})"),
+    };
     let rope = if how.rope.is_some() { "+rope" } else { "" };
     format!("{norm}{rope}")
 }

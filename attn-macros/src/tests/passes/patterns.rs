@@ -62,7 +62,7 @@ fn vector() -> Type {
 const X: ValueId = ValueId(0);
 
 fn norm() -> HeadTransform {
-    HeadTransform::norm(Norm::L2)
+    HeadTransform::norm(Norm::L2(Real::known(1e-6)))
 }
 
 fn rope() -> HeadTransform {

@@ -293,7 +293,9 @@ fn choices() -> impl Strategy<Value = Choices> {
             "rms",
             "rms(gain = one_plus)",
             "rms(gain = false)",
+            "rms(epsilon = 1e-3)",
             "l2",
+            "l2(epsilon = EPSILON)",
         ][..],
     );
     let spelling = prop::collection::vec(select(&Spelling::ALL[..]), 5);

@@ -7,6 +7,9 @@ use crate::kernel::testing::{
 
 const THETA: f64 = 1e4;
 
+/// The epsilon of a norm, large enough to change the results.
+const EPSILON: f64 = 1e-3;
+
 /// Whether there is a bias, the norm, and whether there is a rotation.
 type Way = (bool, Option<NormKind>, bool);
 
@@ -49,8 +52,11 @@ fn with<E: Kernels, T>(
     body(&HeadTransform {
         bias: has_bias.then_some(&bias[..]),
         norm: norm.map(|kind| match kind {
-            NormKind::L2 => Norm::L2,
-            NormKind::Rms => Norm::Rms(Gain::Factor(gain)),
+            NormKind::L2 => Norm::L2 { epsilon: EPSILON },
+            NormKind::Rms => Norm::Rms {
+                gain: Gain::Factor(gain),
+                epsilon: EPSILON,
+            },
         }),
         rope: angles.as_ref().map(|angles| angles.rope()),
     })
@@ -78,8 +84,8 @@ fn naive((has_bias, norm, rope): Way, gain: &[f64], position: usize, x: &[f64]) 
     let normed: Vec<f64> = (0..width)
         .map(|i| match norm {
             None => x[i],
-            Some(NormKind::L2) => x[i] / (squares + 1e-6).sqrt(),
-            Some(NormKind::Rms) => x[i] / (squares / width as f64 + 1e-6).sqrt() * gain[i],
+            Some(NormKind::L2) => x[i] / (squares + EPSILON).sqrt(),
+            Some(NormKind::Rms) => x[i] / (squares / width as f64 + EPSILON).sqrt() * gain[i],
         })
         .collect();
     let half = width / 2;
@@ -495,7 +501,10 @@ fn gains_of_one_plus_and_none_are_the_gains_that_they_stand_for() {
             let ones = vec![1.0; width];
             let run = |gain| {
                 let transform = HeadTransform {
-                    norm: Some(Norm::Rms(gain)),
+                    norm: Some(Norm::Rms {
+                        gain,
+                        epsilon: EPSILON,
+                    }),
                     ..HeadTransform::default()
                 };
                 let matrix = Matrix::new(&x, 3, width);

@@ -21,6 +21,7 @@ use super::super::heads::{row_chunks, some_rows_of};
 use super::super::layout::{equal_chunks, fill, some_cols, some_rows};
 use super::super::load::{AdditiveGradients, BackwardHeads, BackwardRows, LoadColumns, LoadRows};
 use super::super::masked_weights::MaskedWeights;
+use super::super::paged::Rows;
 use super::super::plan::{Head, QUERIES_PER_TASK, Tile, chunks};
 use super::super::queries::Saved;
 use super::super::sums::TaskSums;
@@ -203,8 +204,8 @@ impl<E: Pooled> Attention<'_, E> {
             None => Planes::none(),
         };
         let kept = self.score.map(|_| &mut similarities);
-        let columns = |kv: usize| of.keys[kv].columns.read();
-        let mut scores = self.scores_of_heads(&visited, &q, columns, kept);
+        let keys = |kv: usize| Rows::Matrix(of.keys[kv].columns.read().transposed());
+        let mut scores = self.scores_of_heads(&visited, &q, keys, kept);
         let mut weights = Planes::none();
         mix_into(self.talking.scores, &mut scores, &mut weights);
         let mixed = self.talking.weigh.map(|_| weights.clone());

@@ -548,8 +548,11 @@ pub(super) fn attention<'a, E: Kernels>(
         rows: None,
     });
     let norm = |gain| match (case.rms, case.l2) {
-        (true, _) => Some(Norm::Rms(Gain::Factor(gain))),
-        (false, true) => Some(Norm::L2),
+        (true, _) => Some(Norm::Rms {
+            gain: Gain::Factor(gain),
+            epsilon: 1e-6,
+        }),
+        (false, true) => Some(Norm::L2 { epsilon: 1e-6 }),
         _ => None,
     };
     let bias = |bias| case.bias.then_some(bias);

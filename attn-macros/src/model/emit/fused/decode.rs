@@ -73,26 +73,13 @@ impl ModelFrame<'_> {
                     __types: p::PhantomData<E>,
                 }
 
-                impl<E: p::Element> p::SequenceState for #name<E> {
-                    #[allow(unused_variables)]
-                    fn reset(&mut self, sequence: usize) {
-                        #(p::SequenceState::reset(&mut self.#names, sequence);)*
+                impl<E: p::Element> p::SequenceStates for #name<E> {
+                    fn parts(&self) -> p::Vec<&dyn p::SequenceState> {
+                        p::Vec::from([#(&self.#names as &dyn p::SequenceState),*])
                     }
 
-                    #[allow(unused_variables)]
-                    fn shortest(&self, sequence: usize) -> usize {
-                        let shortest = 0;
-                        #(let shortest = ::core::cmp::Ord::max(shortest, p::SequenceState::shortest(&self.#names, sequence));)*
-                        shortest
-                    }
-
-                    #[allow(unused_variables)]
-                    fn truncate(&mut self, sequence: usize, len: usize) {
-                        #(p::SequenceState::truncate(&mut self.#names, sequence, len);)*
-                    }
-
-                    fn elements(&self) -> usize {
-                        0 #(+ p::SequenceState::elements(&self.#names))*
+                    fn parts_mut(&mut self) -> p::Vec<&mut dyn p::SequenceState> {
+                        p::Vec::from([#(&mut self.#names as &mut dyn p::SequenceState),*])
                     }
                 }
             }

@@ -1,0 +1,158 @@
+//! The decoder of a session: the code that the macro emitted, with the states of the layers.
+
+use std::sync::Arc;
+
+use super::{memory::CacheMemory, tokens::NewTokens};
+use crate::{
+    Element,
+    fused::{Array, Quantize, Quantizer, WeightReport},
+    kernel::quantized::WeightFormat,
+};
+
+/// A decoder of a model: type-erased access to the emitted code.
+pub trait Decoder<E: Element>: Send + Sync {
+    /// Computes the results of the new tokens, a row each, and caches their keys and values.
+    fn decode(&mut self, new: &NewTokens, results: &mut Array<E>);
+
+    /// Clears a sequence.
+    fn reset(&mut self, sequence: usize);
+
+    /// The fewest tokens, but for none, that a sequence can be cut to. Beyond its length if it cannot be cut.
+    fn shortest(&self, sequence: usize) -> usize;
+
+    /// Cuts a sequence to so many tokens.
+    fn truncate(&mut self, sequence: usize, len: usize);
+
+    /// Makes a sequence a fork of another one.
+    fn copy(&mut self, from: usize, to: usize);
+
+    /// The memory of the caches, in numbers.
+    fn memory(&self) -> CacheMemory;
+
+    /// An independent continuation. It shares what the caches have so far.
+    fn fork(&self) -> Box<dyn Decoder<E>>;
+
+    /// Rounds the weights, unless another decoder has them, too.
+    fn quantize(&mut self, format: WeightFormat) -> Option<WeightReport>;
+}
+
+/// The state of a layer of a model, for each sequence of a session.
+pub trait SequenceState {
+    /// Clears a sequence.
+    fn reset(&mut self, sequence: usize);
+
+    /// The fewest tokens, but for none, that a sequence can be cut to, or `usize::MAX` if it cannot be cut.
+    fn shortest(&self, sequence: usize) -> usize;
+
+    /// Cuts a sequence to so many tokens, not fewer than [`shortest`](Self::shortest).
+    fn truncate(&mut self, sequence: usize, len: usize);
+
+    /// Makes a sequence a fork of another one.
+    fn copy(&mut self, from: usize, to: usize);
+
+    /// Its memory, in numbers.
+    fn memory(&self) -> CacheMemory;
+}
+
+/// The state of a model, or of a part of it, which consists of those of its parts.
+pub trait SequenceStates {
+    /// Its parts.
+    fn parts(&self) -> Vec<&dyn SequenceState>;
+
+    /// Its parts.
+    fn parts_mut(&mut self) -> Vec<&mut dyn SequenceState>;
+}
+
+impl<P: SequenceStates> SequenceState for P {
+    fn reset(&mut self, sequence: usize) {
+        let parts = self.parts_mut();
+        parts.into_iter().for_each(|part| part.reset(sequence));
+    }
+
+    fn shortest(&self, sequence: usize) -> usize {
+        let each = self.parts().into_iter().map(|part| part.shortest(sequence));
+        each.max().unwrap_or(0)
+    }
+
+    fn truncate(&mut self, sequence: usize, len: usize) {
+        let parts = self.parts_mut();
+        parts
+            .into_iter()
+            .for_each(|part| part.truncate(sequence, len));
+    }
+
+    fn copy(&mut self, from: usize, to: usize) {
+        let parts = self.parts_mut();
+        parts.into_iter().for_each(|part| part.copy(from, to));
+    }
+
+    fn memory(&self) -> CacheMemory {
+        self.parts().into_iter().map(SequenceState::memory).sum()
+    }
+}
+
+/// The rounds of a loop.
+impl<P: SequenceState> SequenceStates for Vec<P> {
+    fn parts(&self) -> Vec<&dyn SequenceState> {
+        self.iter().map(|part| part as _).collect()
+    }
+
+    fn parts_mut(&mut self) -> Vec<&mut dyn SequenceState> {
+        self.iter_mut().map(|part| part as _).collect()
+    }
+}
+
+/// The weights of a model, its state, and the function that the macro emits.
+pub struct ModelDecoder<W, P, F> {
+    /// Shared by all forks.
+    pub weights: Arc<W>,
+    /// The state of its attentions.
+    pub past: P,
+    /// The emitted function.
+    pub decode: F,
+}
+
+impl<E, W, P, F> Decoder<E> for ModelDecoder<W, P, F>
+where
+    E: Element,
+    W: Quantize<E> + Send + Sync + 'static,
+    P: SequenceState + Clone + Send + Sync + 'static,
+    F: Fn(&W, &mut P, &NewTokens, &mut Array<E>) + Clone + Send + Sync + 'static,
+{
+    fn decode(&mut self, new: &NewTokens, results: &mut Array<E>) {
+        (self.decode)(&self.weights, &mut self.past, new, results);
+    }
+
+    fn reset(&mut self, sequence: usize) {
+        self.past.reset(sequence);
+    }
+
+    fn shortest(&self, sequence: usize) -> usize {
+        self.past.shortest(sequence)
+    }
+
+    fn truncate(&mut self, sequence: usize, len: usize) {
+        self.past.truncate(sequence, len);
+    }
+
+    fn copy(&mut self, from: usize, to: usize) {
+        self.past.copy(from, to);
+    }
+
+    fn memory(&self) -> CacheMemory {
+        self.past.memory()
+    }
+
+    fn fork(&self) -> Box<dyn Decoder<E>> {
+        Box::new(Self {
+            weights: self.weights.clone(),
+            past: self.past.clone(),
+            decode: self.decode.clone(),
+        })
+    }
+
+    fn quantize(&mut self, format: WeightFormat) -> Option<WeightReport> {
+        let weights = Arc::get_mut(&mut self.weights)?;
+        Some(Quantizer::run(weights, format))
+    }
+}

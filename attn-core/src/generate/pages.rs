@@ -1,0 +1,206 @@
+//! The rows that a session keeps for its tokens, in pages that forks share.
+
+use std::{ops::Range, sync::Arc};
+
+use super::memory::CacheMemory;
+use crate::kernel::{
+    Kernels, MatrixMut,
+    attention::{Page, Paged},
+};
+
+/// `[sequences, rows, width]`, in pages of rows of one sequence.
+///
+/// A clone has the same pages. A page that several sequences have is copied when one of them writes to it, up to the row that it writes: copy on
+/// write. A page is allocated when its first row is written.
+#[derive(Clone, Debug)]
+pub(super) struct Pages<E> {
+    of_sequences: Vec<Vec<Page<E>>>,
+    /// The maximum number of rows of a sequence.
+    rows: usize,
+    rows_of_page: usize,
+    width: usize,
+}
+
+impl<E: Kernels> Pages<E> {
+    /// Sequences without rows. They have room for so many.
+    pub(super) fn new(sequences: usize, rows: usize, rows_of_page: usize, width: usize) -> Self {
+        Self {
+            of_sequences: vec![Vec::new(); sequences],
+            rows,
+            rows_of_page: rows_of_page.min(rows),
+            width,
+        }
+    }
+
+    /// The first `len` rows of a sequence.
+    pub(super) fn read(&self, sequence: usize, len: usize) -> Paged<'_, E> {
+        let pages = &self.of_sequences[sequence];
+        Paged::new(pages, self.rows_of_page, self.width, len)
+    }
+
+    /// The numbers of the first `len` rows of a sequence whose rows are all in one page.
+    pub(super) fn read_page(&self, sequence: usize, len: usize) -> &[E] {
+        let page = self.of_sequences[sequence].first();
+        page.map_or(&[], |page| &page[..len * self.width])
+    }
+
+    /// Writes the rows from `start` on, of a sequence that has those before them: `body(rows, to)` for the rows of each page, with their numbers
+    /// among those that are written.
+    pub(super) fn write(
+        &mut self,
+        sequence: usize,
+        rows: Range<usize>,
+        mut body: impl FnMut(Range<usize>, MatrixMut<'_, E>),
+    ) {
+        let width = self.width;
+        let mut next = rows.start;
+        while next < rows.end {
+            let page = next / self.rows_of_page;
+            let first = next % self.rows_of_page;
+            let last = self.rows_of_page.min(first + rows.end - next);
+            let pages = &mut self.of_sequences[sequence];
+            if page == pages.len() {
+                let rows = self.rows_of_page.min(self.rows - next);
+                pages.push(Arc::new(vec![E::ZERO; rows * width]));
+            }
+            let numbers = own(&mut pages[page], first * width);
+            let to = &mut numbers[first * width..last * width];
+            let end = next + last - first;
+            let written = next - rows.start..end - rows.start;
+            body(written, MatrixMut::new(to, last - first, width));
+            next = end;
+        }
+    }
+
+    /// Moves rows of a sequence to `to`, all in its first page.
+    pub(super) fn shift(&mut self, sequence: usize, rows: Range<usize>, to: usize) {
+        let width = self.width;
+        if let Some(page) = self.of_sequences[sequence].first_mut() {
+            let numbers = own(page, rows.end * width);
+            numbers.copy_within(rows.start * width..rows.end * width, to * width);
+        }
+    }
+
+    /// Gives up what a sequence shares behind its first `len` rows. It keeps its own pages for the rows to come.
+    pub(super) fn truncate(&mut self, sequence: usize, len: usize) {
+        let pages = &mut self.of_sequences[sequence];
+        let kept = len.div_ceil(self.rows_of_page.max(1));
+        let shared = pages.iter().skip(kept).position(is_shared);
+        if let Some(shared) = shared {
+            pages.truncate(kept + shared);
+        }
+    }
+
+    /// Makes a sequence share all rows of another one.
+    pub(super) fn copy(&mut self, from: usize, to: usize) {
+        self.of_sequences[to] = self.of_sequences[from].clone();
+    }
+
+    pub(super) fn memory(&self) -> CacheMemory {
+        let all = self.of_sequences.len() * self.rows * self.width;
+        let pages = self.of_sequences.iter().flatten();
+        pages.fold(CacheMemory::of_capacity(all), |memory, page| {
+            memory.with(page.len(), is_shared(page))
+        })
+    }
+}
+
+fn is_shared<E>(page: &Page<E>) -> bool {
+    Arc::strong_count(page) > 1
+}
+
+/// The numbers of a page that no other sequence has. If others have it, it becomes a copy of its first `len` numbers.
+fn own<E: Kernels>(page: &mut Page<E>, len: usize) -> &mut [E] {
+    if Arc::get_mut(page).is_none() {
+        let mut copy = vec![E::ZERO; page.len()];
+        copy[..len].copy_from_slice(&page[..len]);
+        *page = Arc::new(copy);
+    }
+    Arc::make_mut(page).as_mut_slice()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Appends rows `[number, number]` to a sequence of so many.
+    fn push(pages: &mut Pages<f32>, sequence: usize, first: usize, numbers: &[f32]) {
+        pages.write(sequence, first..first + numbers.len(), |rows, mut to| {
+            for (row, number) in numbers[rows].iter().enumerate() {
+                to.row_mut(row).fill(*number);
+            }
+        });
+    }
+
+    fn rows(pages: &Pages<f32>, sequence: usize, len: usize) -> Vec<f32> {
+        let of_page = |row: usize| {
+            let page = &pages.of_sequences[sequence][row / pages.rows_of_page];
+            let numbers = &page[row % pages.rows_of_page * 2..][..2];
+            assert_eq!(numbers[0], numbers[1]);
+            numbers[0]
+        };
+        (0..len).map(of_page).collect()
+    }
+
+    #[test]
+    fn a_clone_shares_all_pages_but_those_that_are_written() {
+        let mut one = Pages::<f32>::new(1, 10, 4, 2);
+        push(&mut one, 0, 0, &[1.0, 2.0, 3.0, 4.0, 5.0]);
+        let mut other = one.clone();
+        let expected = CacheMemory {
+            capacity: 20,
+            own: 0,
+            shared: 16,
+        };
+        assert_eq!([one.memory(), other.memory()], [expected; 2]);
+        push(&mut other, 0, 5, &[6.0]);
+        push(&mut one, 0, 5, &[7.0, 8.0, 9.0, 10.0]);
+        assert_eq!(rows(&other, 0, 6), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let of_one = [1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 8.0, 9.0, 10.0];
+        assert_eq!(rows(&one, 0, 9), of_one);
+        let memory = one.memory();
+        // The last page is as long as there are rows to come.
+        assert_eq!((memory.own, memory.shared), (8 + 4, 8));
+        drop(one);
+        let memory = other.memory();
+        assert_eq!((memory.own, memory.shared), (16, 0));
+    }
+
+    #[test]
+    fn rows_behind_the_end_are_neither_copied_nor_shared() {
+        let mut one = Pages::<f32>::new(1, 12, 4, 2);
+        push(&mut one, 0, 0, &[1.0; 9]);
+        let other = one.clone();
+        one.truncate(0, 2);
+        assert_eq!(one.memory().shared, 8);
+        push(&mut one, 0, 2, &[2.0]);
+        assert_eq!(one.read_page(0, 4)[4..], [2.0, 2.0, 0.0, 0.0]);
+        assert_eq!(rows(&other, 0, 9), [1.0; 9]);
+        // A sequence that shares nothing keeps its memory.
+        let mut alone = other;
+        let all = alone.memory().own;
+        alone.truncate(0, 0);
+        assert_eq!(alone.memory().own, all);
+    }
+
+    #[test]
+    fn rows_that_move_leave_those_of_a_clone() {
+        let mut one = Pages::<f32>::new(2, 6, 6, 2);
+        push(&mut one, 1, 0, &[1.0, 2.0, 3.0, 4.0, 5.0]);
+        let other = one.clone();
+        one.shift(1, 3..5, 1);
+        assert_eq!(rows(&one, 1, 3), [1.0, 4.0, 5.0]);
+        assert_eq!(rows(&other, 1, 5), [1.0, 2.0, 3.0, 4.0, 5.0]);
+    }
+
+    #[test]
+    fn a_sequence_can_share_the_rows_of_another_one() {
+        let mut pages = Pages::<f32>::new(2, 6, 2, 2);
+        push(&mut pages, 0, 0, &[1.0, 2.0, 3.0]);
+        pages.copy(0, 1);
+        push(&mut pages, 1, 3, &[4.0]);
+        push(&mut pages, 0, 3, &[5.0]);
+        assert_eq!(rows(&pages, 0, 4), [1.0, 2.0, 3.0, 5.0]);
+        assert_eq!(rows(&pages, 1, 4), [1.0, 2.0, 3.0, 4.0]);
+    }
+}

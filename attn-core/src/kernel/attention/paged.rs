@@ -1,0 +1,232 @@
+//! Keys and values whose rows stand in pages, as those of a session do.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Heads;
+use super::heads::HeadLayout;
+use super::plan::TILE;
+use crate::kernel::panel::Panel;
+use crate::kernel::{Matrix, Pooled};
+
+/// The number of rows of a page: a tile that begins at a multiple of it is in one page, and is read where it stands.
+pub const PAGE_ROWS: usize = TILE;
+
+/// The rows of a page, which several sequences may share.
+pub type Page<E> = Arc<Vec<E>>;
+
+/// `[rows, cols]`, in pages of equally many rows. The last page may have room for more.
+#[derive(Debug)]
+pub struct Paged<'a, E> {
+    pages: &'a [Page<E>],
+    rows_of_page: usize,
+    /// The length of a row of a page.
+    width: usize,
+    rows: usize,
+    first_col: usize,
+    cols: usize,
+}
+
+// A derive would require the same traits of the elements.
+impl<E> Clone for Paged<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Paged<'_, E> {}
+
+impl<'a, E> Paged<'a, E> {
+    /// The first `rows` rows of pages of `rows_of_page` rows, which are `width` numbers long.
+    ///
+    /// # Panics
+    /// If there are fewer rows.
+    pub fn new(pages: &'a [Page<E>], rows_of_page: usize, width: usize, rows: usize) -> Self {
+        assert!(rows <= pages.len() * rows_of_page, "rows beyond the pages");
+        Self {
+            pages,
+            rows_of_page,
+            width,
+            rows,
+            first_col: 0,
+            cols: width,
+        }
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// A range of columns.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    pub fn some_cols(self, range: Range<usize>) -> Self {
+        assert!(range.end <= self.cols, "columns beyond the last one");
+        Self {
+            first_col: self.first_col + range.start,
+            cols: range.len(),
+            ..self
+        }
+    }
+
+    /// These rows, up to the end of the page that the first one is in.
+    fn in_page(&self, rows: Range<usize>) -> Matrix<'a, E> {
+        let page = rows.start / self.rows_of_page;
+        let start = rows.start % self.rows_of_page;
+        let end = self.rows_of_page.min(start + rows.len());
+        let numbers = &self.pages[page][..end * self.width];
+        let cols = self.first_col..self.first_col + self.cols;
+        Matrix::new(numbers, end, self.width).part(start..end, cols)
+    }
+}
+
+/// The keys or values of a head, `[key, width]`.
+#[derive(Debug)]
+pub(super) enum Rows<'a, E> {
+    /// They stand in one matrix.
+    Matrix(Matrix<'a, E>),
+    /// They stand in pages.
+    Paged(Paged<'a, E>),
+}
+
+impl<E> Clone for Rows<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Rows<'_, E> {}
+
+impl<E: Pooled> Rows<'_, E> {
+    pub(super) fn rows(&self) -> usize {
+        match self {
+            Self::Matrix(matrix) => matrix.rows(),
+            Self::Paged(paged) => paged.rows,
+        }
+    }
+
+    pub(super) fn cols(&self) -> usize {
+        match self {
+            Self::Matrix(matrix) => matrix.cols(),
+            Self::Paged(paged) => paged.cols,
+        }
+    }
+
+    /// Whether neighbouring rows are contiguous, but for those at the ends of pages.
+    pub(super) fn is_contiguous(&self) -> bool {
+        match self {
+            Self::Matrix(matrix) => matrix.is_contiguous(),
+            Self::Paged(paged) => paged.cols == paged.width,
+        }
+    }
+
+    /// Calls `body` with a range of rows. Rows of several pages are copied for it, since a product of fewer rows may sum in another order.
+    pub(super) fn with<R>(&self, rows: Range<usize>, body: impl FnOnce(Matrix<'_, E>) -> R) -> R {
+        let paged = match self {
+            Self::Matrix(matrix) => return body(matrix.some_rows(rows)),
+            Self::Paged(paged) => paged,
+        };
+        let first = match rows.is_empty() {
+            true => Matrix::new(&[], 0, paged.cols),
+            false => paged.in_page(rows.clone()),
+        };
+        if first.rows() == rows.len() {
+            return body(first);
+        }
+        let mut copy = Panel::new(rows.len(), paged.cols);
+        let mut to = copy.write();
+        let mut next = rows.start;
+        while next < rows.end {
+            let part = paged.in_page(next..rows.end);
+            for row in 0..part.rows() {
+                to.row_mut(next - rows.start + row)
+                    .copy_from_slice(part.row(row));
+            }
+            next += part.rows();
+        }
+        body(copy.read())
+    }
+}
+
+/// The keys or values of all heads and sequences.
+#[derive(Clone, Copy, Debug)]
+pub enum KeySource<'a, E> {
+    /// In one matrix.
+    Heads(Heads<Matrix<'a, E>>),
+    /// The vectors of one sequence, with the heads side by side, in pages.
+    Paged(Paged<'a, E>),
+}
+
+impl<'a, E, T: Into<Heads<Matrix<'a, E>>>> From<T> for KeySource<'a, E> {
+    fn from(heads: T) -> Self {
+        Self::Heads(heads.into())
+    }
+}
+
+impl<'a, E> KeySource<'a, E> {
+    /// The layout of the heads, and the numbers of rows and columns.
+    pub(super) fn shape(&self) -> (HeadLayout, (usize, usize)) {
+        match self {
+            Self::Heads(heads) => (heads.layout, (heads.matrix.rows(), heads.matrix.cols())),
+            Self::Paged(paged) => (HeadLayout::SideBySide, (paged.rows, paged.cols)),
+        }
+    }
+
+    /// The vectors of head `h` of sequence `b`, of so many.
+    pub(super) fn of(&self, of: [usize; 2], b: usize, h: usize) -> Rows<'a, E> {
+        match self {
+            Self::Heads(heads) => Rows::Matrix(heads.of(of, b, h)),
+            Self::Paged(paged) => {
+                let width = paged.cols / of[1];
+                Rows::Paged(paged.some_cols(h * width..(h + 1) * width))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of 3 rows of 4 numbers, of which the last one has room for more.
+    fn pages() -> Vec<Page<f32>> {
+        let of_page = |page: usize| {
+            (0..12)
+                .map(|i| (12 * page + i) as f32)
+                .collect::<Vec<_>>()
+                .into()
+        };
+        (0..3).map(of_page).collect()
+    }
+
+    #[test]
+    fn rows_of_one_page_are_read_where_they_stand_and_those_of_several_are_copied() {
+        let pages = pages();
+        let whole: Vec<f32> = (0..36).map(|i| i as f32).collect();
+        let whole = Matrix::new(&whole, 9, 4);
+        let keys = KeySource::Paged(Paged::new(&pages, 3, 4, 7));
+        assert_eq!(keys.shape(), (HeadLayout::SideBySide, (7, 4)));
+        for head in 0..2 {
+            let rows = keys.of([1, 2], 0, head);
+            for start in 0..7 {
+                for end in start..=7 {
+                    let expected = whole.part(start..end, 2 * head..2 * head + 2);
+                    rows.with(start..end, |found| {
+                        assert_eq!((found.rows(), found.cols()), (end - start, 2));
+                        for row in 0..found.rows() {
+                            assert_eq!(found.row(row), expected.row(row), "{start}..{end}");
+                        }
+                        if end > start {
+                            let page = pages[start / 3].as_ptr_range();
+                            let stands = page.contains(&found.row(0).as_ptr());
+                            assert_eq!(stands, start / 3 == (end - 1) / 3, "{start}..{end}");
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
