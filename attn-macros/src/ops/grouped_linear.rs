@@ -80,14 +80,16 @@ fn lower(
     let axis = Axis::Size(groups.clone());
     let bound = lowering.bound_of(ids, &axis, call.at.span(), GROUPED_LINEAR.name)?;
     let ty = Type::floats(axes);
+    let bias = !call.arguments.entries.iter().any(is_without_bias);
     let layer = Affines {
         groups: groups.clone(),
         input,
         output,
-        bias: !call.arguments.entries.iter().any(is_without_bias),
+        bias,
     };
     let op = GroupedLinear {
         place: lowering.layer(call, layer, &ty, builder),
+        bias,
         groups,
         axis,
         bound,
@@ -162,6 +164,7 @@ impl Layer for Affines {
 #[derive(Clone)]
 pub(crate) struct GroupedLinear {
     place: ParamPath,
+    bias: bool,
     groups: Size,
     /// The same as an axis.
     axis: Axis,
