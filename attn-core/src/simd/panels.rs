@@ -218,9 +218,7 @@ impl<V: Vector> Factors<V> for Whole {
 }
 
 /// A product of numbers `N`, whose sums are numbers `E`.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct Product<'a, 'b, E, N> {
+pub(super) struct Product<'a, 'b, E, N> {
     to: &'a mut [MatrixMut<'b, E>],
     initial: Initial<'a, E>,
     rows: Matrix<'a, N>,
