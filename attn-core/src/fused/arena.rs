@@ -17,7 +17,7 @@ use dfdx::{
 use super::Slot;
 use crate::{
     Backend, Element,
-    kernel::{Buffer, quantized::QuantizedMatrix},
+    kernel::{Buffer, Dtype, quantized::QuantizedMatrix},
 };
 
 /// The bytes of a cache line and of the widest vector, at which the ranges begin.
@@ -32,6 +32,8 @@ pub(crate) enum Numbers<E: Element> {
     Range {
         arena: Arena<E>,
         range: Range<usize>,
+        /// What products with them multiply.
+        dtype: Dtype,
     },
     /// Those of a matrix in a session whose weights are rounded.
     Quantized(QuantizedMatrix),
@@ -43,6 +45,7 @@ impl<E: Element> Numbers<E> {
         Self::Range {
             range: 0..buffer.len(),
             arena: Arc::new(OnceLock::from(buffer)),
+            dtype: Dtype::Model,
         }
     }
 
@@ -51,6 +54,14 @@ impl<E: Element> Numbers<E> {
         let mut buffer = Buffer::exact(numbers.len());
         buffer.copy_from_slice(numbers);
         Self::of(buffer)
+    }
+
+    /// What products with them multiply.
+    pub(crate) fn dtype(&self) -> Dtype {
+        match self {
+            Self::Range { dtype, .. } => *dtype,
+            Self::Quantized(_) => Dtype::Model,
+        }
     }
 
     /// The matrix, if it is rounded.
@@ -70,7 +81,7 @@ impl<E: Element> Deref for Numbers<E> {
     #[inline]
     fn deref(&self) -> &[E] {
         match self {
-            Self::Range { arena, range } => match arena.get() {
+            Self::Range { arena, range, .. } => match arena.get() {
                 Some(numbers) => &numbers[range.clone()],
                 None => panic!("parameters are read before they are copied"),
             },
@@ -126,15 +137,17 @@ pub(crate) fn ranges_of_trained<E>(
 /// The ranges of an arena that are reserved so far.
 pub(crate) struct Reservations<E: Element, D: Backend<E>> {
     arena: Arena<E>,
+    dtype: Dtype,
     len: usize,
     pub(crate) tensors: Vec<Reserved<E, D>>,
 }
 
 impl<E: Element, D: Backend<E>> Reservations<E, D> {
     /// Ranges of this arena. If it is filled, its numbers are those of the same layers, and nothing is copied.
-    pub(crate) fn of(arena: Arena<E>) -> Self {
+    pub(crate) fn of(arena: Arena<E>, dtype: Dtype) -> Self {
         Self {
             arena,
+            dtype,
             len: 0,
             tensors: Vec::new(),
         }
@@ -160,6 +173,7 @@ impl<E: Element, D: Backend<E>> Reservations<E, D> {
         Numbers::Range {
             arena: Arc::clone(&self.arena),
             range: start..self.len,
+            dtype: self.dtype,
         }
     }
 
@@ -206,7 +220,7 @@ mod tests {
         let mut slots = GradientRefs::default();
         let [x, y, z] = [&[1.0, 2.0][..], &[3.0], &[4.0, 5.0, 6.0]].map(tensor);
         let [of_x, of_y, of_z] = [&x, &y, &z].map(|x| slots.add(x));
-        let mut reserved = Reservations::of(Arena::default());
+        let mut reserved = Reservations::of(Arena::default(), Dtype::Model);
         let pair = reserved.reserve([(2, Some((x, of_x))), (3, None), (1, Some((y, of_y)))]);
         let empty = reserved.reserve([(0, None)]);
         let alone = reserved.reserve([(3, Some((z, of_z)))]);
@@ -240,9 +254,10 @@ mod tests {
         let slot = GradientRefs::default().add(&x);
         let mut numbers = Buffer::zeros(1);
         numbers[0] = 7.0;
-        let mut reserved = Reservations::of(Arc::new(OnceLock::from(numbers)));
+        let mut reserved = Reservations::of(Arc::new(OnceLock::from(numbers)), Dtype::Bf16);
         let read = reserved.reserve([(1, Some((x, slot)))]);
         reserved.fill();
         assert_eq!(*read, [7.0]);
+        assert_eq!(read.dtype(), Dtype::Bf16);
     }
 }

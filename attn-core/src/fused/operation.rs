@@ -22,7 +22,7 @@ use super::{
 use crate::{
     Backend, Element,
     composed::reshape,
-    kernel::{Buffer, Matrix, MatrixMut, quantized::QuantizedMatrix},
+    kernel::{Buffer, Dtype, Matrix, MatrixMut, quantized::QuantizedMatrix},
     memory::AllocationGuard,
     random::{DrawSeeds, Part, Philox4x32},
     unoptimised,
@@ -55,6 +55,8 @@ pub struct Operation<E: Element, D: Backend<E>, T> {
     operands: GradientRefs<E, D>,
     /// Where the parameters of a model go, or are already.
     arena: Arena<E>,
+    /// What products with the parameters multiply.
+    dtype: Dtype,
     /// The parameters of a model, while places for them are reserved.
     parameters: Option<Reservations<E, D>>,
     /// Which gradients are wanted.
@@ -71,6 +73,7 @@ impl<E: Element, D: Backend<E>, T: Default> Default for Operation<E, D, T> {
             tape: T::default(),
             operands: GradientRefs::default(),
             arena: Arena::default(),
+            dtype: Dtype::default(),
             parameters: None,
             wanted: WantedSlots::All,
             derived: None,
@@ -139,7 +142,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         match &mut self.parameters {
             Some(parameters) => reserve(parameters),
             None => {
-                let mut parameters = Reservations::of(Arena::default());
+                let mut parameters = Reservations::of(Arena::default(), self.dtype);
                 let reserved = reserve(&mut parameters);
                 parameters.fill();
                 reserved
@@ -149,7 +152,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 
     /// The parameters that follow are those of one model. They are read by [`read_parameters`](Self::read_parameters).
     pub(crate) fn begin_parameters(&mut self) {
-        self.parameters = Some(Reservations::of(Arc::clone(&self.arena)));
+        self.parameters = Some(Reservations::of(Arc::clone(&self.arena), self.dtype));
         if let WantedSlots::Parameters { first, .. } = &mut self.wanted {
             *first = Some(self.operands.count());
         }
@@ -167,13 +170,14 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         self.parameters
     }
 
-    /// An operation of a trainer, which has the parameters in `arena`.
-    pub(crate) fn of_step(arena: Arena<E>) -> Self
+    /// An operation of a trainer, which has the parameters in `arena`, and multiplies them in this type.
+    pub(crate) fn of_step(arena: Arena<E>, dtype: Dtype) -> Self
     where
         T: Default,
     {
         Self {
             arena,
+            dtype,
             ..Self::default()
         }
     }
@@ -527,6 +531,11 @@ impl<E: Element> Operand<E> {
     /// The matrix, if it is rounded.
     pub(crate) fn quantized(&self) -> Option<&QuantizedMatrix> {
         self.values.quantized()
+    }
+
+    /// What products with them multiply.
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.values.dtype()
     }
 
     /// The numbers as a matrix, whose columns are the last axis.

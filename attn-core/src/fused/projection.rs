@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Backend, Element,
     kernel::{
-        Buffer, Matrix, MatrixMut, linear, linear_parts,
+        Buffer, Dtype, Matrix, MatrixMut, linear, linear_parts,
         packed_linear::PackedWeights,
         quantized::{self, QuantizedMatrix},
     },
@@ -47,6 +47,8 @@ pub struct AffineMap<'a, E> {
     pub d_weight: Slot,
     /// The slot of the gradient of the bias.
     pub d_bias: Option<Slot>,
+    /// What its products multiply.
+    pub dtype: Dtype,
 }
 
 /// A list of projections whose parameters are to be packed.
@@ -190,6 +192,7 @@ impl<E: Element> Projection<E> {
             bias: self.bias.as_deref(),
             d_weight: part.weight,
             d_bias: part.bias,
+            dtype: self.weight.dtype(),
         }
     }
 
@@ -200,7 +203,7 @@ impl<E: Element> Projection<E> {
 
     fn forward_with_bias(&self, x: Matrix<'_, E>, bias: Option<&[E]>, y: MatrixMut<'_, E>) {
         match self.weight.quantized() {
-            None => linear::forward(x, self.weight(), bias, y),
+            None => linear::forward(x, self.weight(), bias, y, self.weight.dtype()),
             Some(weight) => quantized::forward(x, weight.into(), bias, [y].into_iter().collect()),
         }
     }
@@ -209,7 +212,7 @@ impl<E: Element> Projection<E> {
     pub fn forward_in_parts<const N: usize>(&self, x: Matrix<'_, E>, y: [MatrixMut<'_, E>; N]) {
         let (bias, y) = (self.bias.as_deref(), y.into_iter().collect());
         match self.weight.quantized() {
-            None => linear_parts::forward(x, self.weight(), bias, y),
+            None => linear_parts::forward(x, self.weight(), bias, y, self.weight.dtype()),
             Some(weight) => quantized::forward(x, weight.into(), bias, y),
         }
     }
@@ -237,7 +240,7 @@ impl<E: Element> Projection<E> {
 
     /// `dx = dy W`, or `dx += dy W`
     pub fn input_gradient(&self, d_y: Matrix<'_, E>, into: WriteMode, d_x: MatrixMut<'_, E>) {
-        linear::input_gradient(d_y, self.weight(), into, d_x);
+        linear::input_gradient(d_y, self.weight(), into, d_x, self.weight.dtype());
     }
 
     /// The derivative with respect to the input.
@@ -276,6 +279,7 @@ impl<E: Element> Projection<E> {
             weight,
             d_weight,
             d_bias,
+            dtype,
             ..
         } = self.only();
         let width = weight.rows() / N;
@@ -289,12 +293,13 @@ impl<E: Element> Projection<E> {
             let d_weight = d_weight.as_deref_mut().map(|to| &mut to[numbers]);
             let d_weight = d_weight.map(|to| MatrixMut::new(to, width, self.input));
             let d_bias = d_bias.as_deref_mut().map(|to| &mut to[outputs]);
-            linear::parameter_gradients(d_y, x, WriteMode::Add, d_weight, d_bias);
+            linear::parameter_gradients(d_y, x, WriteMode::Add, d_weight, d_bias, dtype);
         }
         if let Some((numbers, mut into)) = d_x.numbers_mut(gradients) {
             let mut d_x = MatrixMut::new(numbers, x.rows(), self.input);
             for (outputs, d_y) in parts() {
-                linear::input_gradient(d_y, weight.some_rows(outputs), into, d_x.reborrow());
+                let weight = weight.some_rows(outputs);
+                linear::input_gradient(d_y, weight, into, d_x.reborrow(), dtype);
                 into = WriteMode::Add;
             }
         }
@@ -312,7 +317,8 @@ impl<E: Element> Projection<E> {
             let d_y = d_y.some_cols(start..start + part.outputs);
             let ([d_weight, d_bias], into) = gradients.write_affine(part.weight, part.bias);
             let d_weight = d_weight.map(|to| MatrixMut::new(to, part.outputs, self.input));
-            linear::parameter_gradients(d_y, x, into, d_weight, d_bias);
+            let dtype = self.weight.dtype();
+            linear::parameter_gradients(d_y, x, into, d_weight, d_bias, dtype);
             start += part.outputs;
         }
     }

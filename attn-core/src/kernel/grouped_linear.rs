@@ -16,7 +16,7 @@ use super::linear::{self, FEW_ROWS};
 use super::multiply::{COPY, Start, add_product, copy};
 use super::parallel::{for_each, rows_per_task};
 use super::quantized::{self, QuantizedMatrix};
-use super::{Buffer, Matrix, MatrixMut, Pooled};
+use super::{Buffer, Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode};
 
 pub use self::rows::{ByGroup, RowGroups};
@@ -52,7 +52,7 @@ compiled! {
             let w = weight(w, part.group, [output, input]);
             if part.rows.len() < FEW_ROWS {
                 return to.put(0..output, WriteMode::Overwrite, |sums, _| {
-                    linear::forward(x.rows(part).read(), w, bias, sums);
+                    linear::forward(x.rows(part).read(), w, bias, sums, Dtype::Model);
                 });
             }
             let start = Start::bias(bias);
@@ -178,7 +178,7 @@ compiled! {
             for part in part.chunks(PART) {
                 let [d_y, x] = [d_y.rows(part), x.rows(part)];
                 let d_w = d_w.as_mut().map(MatrixMut::reborrow);
-                linear::parameter_gradients(d_y.read(), x.read(), WriteMode::Add, d_w, d_b.as_deref_mut());
+                linear::parameter_gradients(d_y.read(), x.read(), WriteMode::Add, d_w, d_b.as_deref_mut(), Dtype::Model);
             }
         });
     }

@@ -44,6 +44,7 @@ pub mod pool;
 pub mod quantized;
 pub mod rank;
 pub mod reduce;
+mod rounded;
 pub mod row_shares;
 pub mod rows;
 pub mod sinusoid;
@@ -57,6 +58,7 @@ pub mod windows;
 pub use crate::simd::{Matrix, MatrixMut, Real};
 pub use index::OutOfRange;
 pub use pool::{Buffer, Pooled};
+pub use rounded::Dtype;
 
 /// A number that there are kernels for.
 pub trait Kernels:

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, Once, PoisonError};
 
 use crate::memory::{self, AllocationGuard};
-use crate::simd::Real;
+use crate::simd::{PairSums, Real};
 
 /// The bytes of a cache line and of the widest vector. Buffers are aligned to it.
 const ALIGNMENT: usize = 64;
@@ -106,7 +106,7 @@ impl<E: Pooled> Buffer<E> {
 }
 
 /// A number that there is a pool of buffers for.
-pub trait Pooled: Real {
+pub trait Pooled: PairSums {
     /// The pool of the process.
     #[doc(hidden)]
     fn pool() -> &'static Pool<Self>;

@@ -8,7 +8,7 @@ use super::{Trainable, model::ErrOf};
 use crate::{
     Element,
     fused::{Arena, Derivative, Gradients, Operation, Slot, Watch, ranges_of_trained},
-    kernel::{elementwise, optim::squared_norm},
+    kernel::{Dtype, elementwise, optim::squared_norm},
     train::parameters::{Made, ParamPath, for_each, for_each_mut},
 };
 
@@ -63,7 +63,7 @@ impl<E: Element> Parameters<E> {
         let mut made = Made::new();
         for_each_mut(model, |_, parameter| parameter.make_contiguous(&mut made))?;
         let arena = Arena::default();
-        let mut operation = Operation::of_step(Arc::clone(&arena));
+        let mut operation = Operation::of_step(Arc::clone(&arena), Dtype::Model);
         operation.begin_parameters();
         model.reserve(&mut operation)?;
         let reserved = operation.into_parameters();
