@@ -8,7 +8,7 @@ use super::{Trainable, model::ErrOf};
 use crate::{
     Element,
     fused::{Arena, Derivative, Gradients, Operation, Slot, Watch, ranges_of_trained},
-    kernel::{Dtype, elementwise, optim::squared_norm},
+    kernel::{Dtype, elementwise, optim::squared_norm, parallel::run_pass},
     train::parameters::{Made, ParamPath, for_each, for_each_mut},
 };
 
@@ -264,8 +264,10 @@ impl<E: Element> Parameters<E> {
     /// The square of the norm of the gradients as one vector: of the numbers that this rank updates.
     pub(super) fn squared_norm(&self) -> f64 {
         let first = self.all.iter().filter(|of| of.is_first);
-        let gradients = first.filter_map(|of| self.gradient(of));
-        gradients.map(squared_norm).sum::<f64>()
+        let gradients: Vec<_> = first.filter_map(|of| self.gradient(of)).collect();
+        let count = gradients.iter().map(|gradient| gradient.len()).sum();
+        // One pass: each large gradient would wake the threads of the pool by itself.
+        run_pass(count, || gradients.into_iter().map(squared_norm).sum())
     }
 
     /// The place of the first parameter whose gradient is not finite, of the numbers that this rank updates.
