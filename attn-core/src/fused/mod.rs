@@ -28,6 +28,7 @@ mod truth;
 mod zone;
 
 pub use affine::Affine;
+pub use arena::Numbers;
 pub(crate) use arena::{Arena, id_of, ranges_of_trained};
 pub use array::{Array, IdArray};
 pub use attention::{Beside, BesideArrays, BesideGradients};
@@ -46,7 +47,13 @@ pub use projection::{
     AffineMap, PackedProjection, Projection, ProjectionBuilder, ProjectionLayer,
     packed_input_backward,
 };
-pub use quantize::{InexactRow, Quantize, Quantizer, WeightReport};
+pub use quantize::{
+    InexactRow, NamedTensor, RoundedWeights, VisitWeights, WeightReport, WeightVisitor,
+    visit_weights,
+};
+pub(crate) use quantize::{
+    TensorNumbers, WeightSource, replace_weights, round_weights, tensors_by_kind,
+};
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};
 pub use slot::{Slot, VisitSlot, WantsGradient, any_wanted, rounds_wanted, visit_slots};
 pub use steps::{

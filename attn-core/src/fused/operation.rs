@@ -14,10 +14,10 @@ use dfdx::{
     tensor::{Merge, PutTape, RandomU64, SplitTape, Storage, Tape, Tensor},
 };
 
-use super::arena::{Flat, Numbers, Reservations};
+use super::arena::{Flat, Numbers, Reservations, Unread};
 use super::{
-    Arena, Array, GradTarget, GradientRefs, Gradients, Quantize, Quantizer, Slot, VisitSlot,
-    WantsGradient, finished::Watch, zeros,
+    Arena, Array, GradTarget, GradientRefs, Gradients, Slot, VisitSlot, VisitWeights,
+    WantsGradient, WeightVisitor, finished::Watch, id_of, zeros,
 };
 use crate::{
     Backend, Element,
@@ -126,14 +126,26 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     {
         let axes: Vec<usize> = x.shape().concrete().into_iter().collect();
         let (width, rows) = axes.split_last().unwrap_or((&1, &[]));
-        let x = self.flat(x.retaped::<T>())?;
-        let slot = self.place(&x);
-        let len = x.shape().0;
+        let x = self.unread(x)?;
+        let (len, slot) = (x.tensor.shape().0, x.slot);
         Ok(Operand {
-            values: self.reserve(|arena| arena.reserve([(len, Some((x, slot)))])),
+            values: self.reserve(|arena| arena.reserve([(len, Some(x))])),
             rows: rows.iter().product(),
             width: *width,
             slot,
+        })
+    }
+
+    /// A parameter, with the slot of its gradient.
+    pub(super) fn unread<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Result<Unread<E, D>, D::Err>
+    where
+        T: Tape<E, D>,
+    {
+        let tensor = self.flat(x.retaped::<T>())?;
+        Ok(Unread {
+            id: id_of(x),
+            slot: self.place(&tensor),
+            tensor,
         })
     }
 
@@ -158,11 +170,10 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         }
     }
 
-    /// Reads the parameters since [`begin_parameters`](Self::begin_parameters), by one copy.
-    pub(crate) fn read_parameters(&mut self) {
-        if let Some(parameters) = self.parameters.take() {
-            parameters.fill();
-        }
+    /// Reads the parameters since [`begin_parameters`](Self::begin_parameters), by one copy, and returns their places.
+    pub(crate) fn read_parameters(&mut self) -> Option<Reservations<E, D>> {
+        let parameters = self.parameters.take();
+        parameters.inspect(Reservations::fill)
     }
 
     /// The parameters since [`begin_parameters`](Self::begin_parameters).
@@ -516,16 +527,16 @@ impl<E: Element> WantsGradient for Operand<E> {
     }
 }
 
-impl<E: Element> Quantize<E> for Operand<E> {
-    fn quantize(&mut self, with: &mut Quantizer<E>) {
-        with.keep(&mut self.values);
+impl<E: Element> VisitWeights<E> for Operand<E> {
+    fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+        visit(&mut self.values, None);
     }
 }
 
 impl<E: Element> Operand<E> {
-    /// Hands the numbers to the quantizer as a matrix, whose columns are the last axis.
-    pub(crate) fn quantize_matrix(&mut self, with: &mut Quantizer<E>) {
-        with.matrix(&mut self.values, self.width);
+    /// [`visit_weights`](VisitWeights::visit_weights) of a matrix that can be rounded, whose columns are the last axis.
+    pub(crate) fn visit_matrix(&mut self, visit: WeightVisitor<'_, E>) {
+        visit(&mut self.values, Some(self.width));
     }
 
     /// The matrix, if it is rounded.

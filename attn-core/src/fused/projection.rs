@@ -6,9 +6,9 @@ use dfdx::{
 };
 use smallvec::SmallVec;
 
-use super::arena::{Flat, Numbers};
+use super::arena::{Numbers, Unread};
 use super::{
-    GradTarget, Gradients, Operation, Quantize, Quantizer, Slot, VisitSlot, WantsGradient,
+    GradTarget, Gradients, Operation, Slot, VisitSlot, VisitWeights, WantsGradient, WeightVisitor,
 };
 use crate::{
     Backend, Element,
@@ -60,9 +60,9 @@ pub struct ProjectionBuilder<E: Element, D: Backend<E>> {
 
 /// A projection whose parameters have no place yet.
 struct UnreadPart<E: Element, D: Backend<E>> {
-    part: Part,
-    weight: Flat<E, D>,
-    bias: Option<Flat<E, D>>,
+    outputs: usize,
+    weight: Unread<E, D>,
+    bias: Option<Unread<E, D>>,
 }
 
 impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
@@ -84,16 +84,13 @@ impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
         weight: &Tensor<Rank2<O, I>, E, D>,
         bias: Option<&Tensor<Rank1<O>, E, D>>,
     ) -> Result<Self, D::Err> {
-        let weight = operation.flat(weight.retaped::<T>())?;
-        let bias = bias
-            .map(|bias| operation.flat(bias.retaped::<T>()))
-            .transpose()?;
-        let part = Part {
+        let weight = operation.unread(weight)?;
+        let bias = bias.map(|bias| operation.unread(bias)).transpose()?;
+        self.parts.push(UnreadPart {
             outputs: O,
-            weight: operation.place(&weight),
-            bias: bias.as_ref().map(|bias| operation.place(bias)),
-        };
-        self.parts.push(UnreadPart { part, weight, bias });
+            weight,
+            bias,
+        });
         Ok(self)
     }
 
@@ -104,10 +101,19 @@ impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
         let mut weights = Vec::with_capacity(parts.len());
         let mut biases = Vec::with_capacity(parts.len());
         let mut read = Vec::with_capacity(parts.len());
-        for UnreadPart { part, weight, bias } in parts {
-            weights.push((part.outputs * input, Some((weight, part.weight))));
-            biases.push((part.outputs, bias.zip(part.bias)));
-            read.push(part);
+        for part in parts {
+            let UnreadPart {
+                outputs,
+                weight,
+                bias,
+            } = part;
+            read.push(Part {
+                outputs,
+                weight: weight.slot,
+                bias: bias.as_ref().map(|bias| bias.slot),
+            });
+            weights.push((outputs * input, Some(weight)));
+            biases.push((outputs, bias));
         }
         let (weight, bias) = operation.reserve(|arena| {
             let weight = arena.reserve(weights);
@@ -166,10 +172,10 @@ impl<E: Element> WantsGradient for Projection<E> {
     }
 }
 
-impl<E: Element> Quantize<E> for Projection<E> {
-    fn quantize(&mut self, with: &mut Quantizer<E>) {
-        with.matrix(&mut self.weight, self.input);
-        self.bias.iter_mut().for_each(|bias| with.keep(bias));
+impl<E: Element> VisitWeights<E> for Projection<E> {
+    fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+        visit(&mut self.weight, Some(self.input));
+        self.bias.iter_mut().for_each(|bias| visit(bias, None));
     }
 }
 

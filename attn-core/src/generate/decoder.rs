@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::{memory::CacheMemory, tokens::NewTokens};
 use crate::{
     Element,
-    fused::{Array, Quantize, Quantizer, WeightReport},
-    kernel::quantized::WeightFormat,
+    fused::{Array, NamedTensor, VisitWeights},
 };
 
 /// A decoder of a model: type-erased access to the emitted code.
@@ -32,8 +31,8 @@ pub trait Decoder<E: Element>: Send + Sync {
     /// An independent continuation. It shares what the caches have so far.
     fn fork(&self) -> Box<dyn Decoder<E>>;
 
-    /// Rounds the weights, unless another decoder has them, too.
-    fn quantize(&mut self, format: WeightFormat) -> Option<WeightReport>;
+    /// The weights, and the tensors of the model that they are, unless another decoder has them, too.
+    fn parameters(&mut self) -> Option<(&mut dyn VisitWeights<E>, &[NamedTensor])>;
 }
 
 /// The state of a layer of a model, for each sequence of a session.
@@ -106,6 +105,8 @@ impl<P: SequenceState> SequenceStates for Vec<P> {
 pub struct ModelDecoder<W, P, F> {
     /// Shared by all forks.
     pub weights: Arc<W>,
+    /// The tensors of the model that these are, in their order.
+    pub tensors: Arc<[NamedTensor]>,
     /// The state of its attentions.
     pub past: P,
     /// The emitted function.
@@ -115,7 +116,7 @@ pub struct ModelDecoder<W, P, F> {
 impl<E, W, P, F> Decoder<E> for ModelDecoder<W, P, F>
 where
     E: Element,
-    W: Quantize<E> + Send + Sync + 'static,
+    W: VisitWeights<E> + Send + Sync + 'static,
     P: SequenceState + Clone + Send + Sync + 'static,
     F: Fn(&W, &mut P, &NewTokens, &mut Array<E>) + Clone + Send + Sync + 'static,
 {
@@ -146,13 +147,14 @@ where
     fn fork(&self) -> Box<dyn Decoder<E>> {
         Box::new(Self {
             weights: self.weights.clone(),
+            tensors: self.tensors.clone(),
             past: self.past.clone(),
             decode: self.decode.clone(),
         })
     }
 
-    fn quantize(&mut self, format: WeightFormat) -> Option<WeightReport> {
+    fn parameters(&mut self) -> Option<(&mut dyn VisitWeights<E>, &[NamedTensor])> {
         let weights = Arc::get_mut(&mut self.weights)?;
-        Some(Quantizer::run(weights, format))
+        Some((weights, &self.tensors))
     }
 }

@@ -1,5 +1,7 @@
 //! Sessions: sequences that a model continues token by token.
 
+use std::sync::Arc;
+
 use super::{
     SessionError,
     cache::MAX_NEW,
@@ -9,7 +11,7 @@ use super::{
 };
 use crate::{
     Element, Error,
-    fused::{Array, WeightReport},
+    fused::{Array, NamedTensor, RoundedWeights, VisitWeights, WeightReport, round_weights},
     kernel::{Buffer, Matrix, parallel::on_pool, quantized::WeightFormat},
     memory::can_allocate,
 };
@@ -30,8 +32,8 @@ pub struct Sessions<E: Element> {
     /// Whether a sequence was cut, so that these are not known.
     cut: Vec<bool>,
     new: NewTokens,
-    /// What was lost by rounding the weights.
-    report: Option<WeightReport>,
+    /// The weights, if they are rounded. Forks share them.
+    rounded: Option<Arc<RoundedWeights<E>>>,
 }
 
 impl<E: Element> Sessions<E> {
@@ -50,7 +52,7 @@ impl<E: Element> Sessions<E> {
             cut: vec![false; room.sequences],
             last: Array::zeros(room.sequences, [width]),
             new: NewTokens::default(),
-            report: None,
+            rounded: None,
         }
     }
 
@@ -79,19 +81,37 @@ impl<E: Element> Sessions<E> {
     /// # Errors
     /// As [`Session::weights`].
     pub fn weights(mut self, format: WeightFormat) -> Result<Self, SessionError> {
-        if let Some(report) = &self.report {
-            return Err(SessionError::Rounded {
-                format: report.format,
-            });
+        let (weights, tensors) = self.parameters()?;
+        let rounded = round_weights(weights, tensors, format);
+        Ok(self.with_rounded(rounded))
+    }
+
+    /// The weights as they were read, and the tensors of the model that they are.
+    pub(crate) fn parameters(
+        &mut self,
+    ) -> Result<(&mut dyn VisitWeights<E>, &[NamedTensor]), SessionError> {
+        if let Some(WeightReport { format, .. }) = self.weight_report() {
+            return Err(SessionError::Rounded { format: *format });
         }
-        let report = self.decoder.quantize(format);
-        self.report = Some(report.ok_or(SessionError::SharedWeights)?);
-        Ok(self)
+        self.decoder.parameters().ok_or(SessionError::SharedWeights)
+    }
+
+    /// The same with weights that were rounded in place.
+    pub(crate) fn with_rounded(self, rounded: RoundedWeights<E>) -> Self {
+        Self {
+            rounded: Some(Arc::new(rounded)),
+            ..self
+        }
+    }
+
+    /// The weights, if they are rounded.
+    pub(crate) fn rounded(&self) -> Option<&RoundedWeights<E>> {
+        self.rounded.as_deref()
     }
 
     /// What was lost by rounding the [`weights`](Self::weights), if they are rounded.
     pub fn weight_report(&self) -> Option<&WeightReport> {
-        self.report.as_ref()
+        Some(&self.rounded()?.report)
     }
 
     /// Continues every sequence by one token, sequence `i` by `tokens[i]`. Returns the results, `[sequences, width]`.
@@ -378,7 +398,7 @@ impl<E: Element> Sessions<E> {
             cut: self.cut.clone(),
             last: self.last.copy(),
             new: NewTokens::default(),
-            report: self.report.clone(),
+            rounded: self.rounded.clone(),
         })
     }
 }
@@ -416,7 +436,7 @@ impl<E: Element> From<Sessions<E>> for Session<E> {
 impl<E: Element> Session<E> {
     /// Rounds the weights of the session to int8 or bf16, so that a token reads a quarter or half as much memory: the matrices of linear layers, of
     /// the projections of attentions, of feed-forward layers and of experts, and the rows of embeddings and of learned positions, which a tied
-    /// output shares. Other parameters stay what they are, as do keys and values, and what was computed of the inputs that the session was given when
+    /// output shares. Other parameters stay what they are, adapters of `lora(..)` among them, as do keys and values, and what was computed of the inputs that the session was given when
     /// it began. The model does not change, and may be dropped.
     ///
     /// In [`WeightFormat::Int8`], products have the same bits on every processor, however many tokens are given at a time. A row with a number that
@@ -442,7 +462,7 @@ impl<E: Element> Session<E> {
     /// let report = session.weight_report().expect("the weights are rounded");
     /// assert!(report.bytes < report.bytes_before / 2);
     /// for row in &report.inexact {
-    ///     println!("row {} of {}: {:.1}% is lost", row.row, row.layer, 100.0 * row.error);
+    ///     println!("row {} of {}: {:.1}% is lost", row.row, row.tensor, 100.0 * row.error);
     /// }
     /// let logits = session.prefill(&[0, 1, 2])?;
     /// assert_eq!(logits.len(), 65);
@@ -453,8 +473,20 @@ impl<E: Element> Session<E> {
     /// [`SessionError::Rounded`] if they are rounded already, [`SessionError::SharedWeights`] if a fork of the session has them, too.
     #[doc(alias("quantize", "int8", "bfloat16", "dtype"))]
     pub fn weights(self, format: WeightFormat) -> Result<Self, SessionError> {
-        let sessions = self.sessions.weights(format)?;
+        self.try_map(|sessions| sessions.weights(format))
+    }
+
+    /// The session with its only sequence changed.
+    pub(crate) fn try_map<Err>(
+        self,
+        f: impl FnOnce(Sessions<E>) -> Result<Sessions<E>, Err>,
+    ) -> Result<Self, Err> {
+        let sessions = f(self.sessions)?;
         Ok(Self { sessions, ..self })
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions<E> {
+        &self.sessions
     }
 
     /// What was lost by rounding the [`weights`](Self::weights), if they are rounded.

@@ -5,7 +5,7 @@ use dfdx::{nn::modules::Repeated, tensor::Tape};
 use crate::{
     Backend, Element, Error,
     fused::{
-        Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer, Quantize,
+        Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer, VisitWeights,
         WantsGradient,
     },
     kernel::{Matrix, MatrixMut, dropout::Dropout},
@@ -15,7 +15,7 @@ use crate::{
 /// A layer on slices.
 pub trait FusedLayer<E: Element> {
     /// The values of its parameters, and the slots of their gradients.
-    type Weights: WantsGradient + Quantize<E>;
+    type Weights: WantsGradient + VisitWeights<E>;
 }
 
 /// A layer whose parameters a model reads.

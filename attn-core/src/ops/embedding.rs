@@ -269,8 +269,8 @@ pub(crate) mod slices {
         Element,
         data::known,
         fused::{
-            AffineMap, GradTarget, Gradients, Operand, Quantize, Quantizer, VisitSlot,
-            WantsGradient,
+            AffineMap, GradTarget, Gradients, Operand, VisitSlot, VisitWeights, WantsGradient,
+            WeightVisitor,
         },
         kernel::{Matrix, MatrixMut, embedding, linear, quantized},
         simd::WriteMode,
@@ -285,9 +285,9 @@ pub(crate) mod slices {
         }
     }
 
-    impl<E: Element> Quantize<E> for Table<E> {
-        fn quantize(&mut self, with: &mut Quantizer<E>) {
-            self.0.quantize_matrix(with);
+    impl<E: Element> VisitWeights<E> for Table<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.0.visit_matrix(visit);
         }
     }
 

@@ -439,8 +439,8 @@ pub(crate) mod slices {
     use crate::{
         Backend, Element,
         fused::{
-            GradTarget, Gradients, Operand, Operation, Quantize, Quantizer, VisitSlot,
-            WantsGradient,
+            GradTarget, Gradients, Operand, Operation, VisitSlot, VisitWeights, WantsGradient,
+            WeightVisitor,
         },
         kernel::{
             Matrix, MatrixMut,
@@ -489,10 +489,10 @@ pub(crate) mod slices {
         }
     }
 
-    impl<E: Element> Quantize<E> for GroupedLinear<E> {
-        fn quantize(&mut self, with: &mut Quantizer<E>) {
-            self.weight.quantize_matrix(with);
-            self.bias.quantize(with);
+    impl<E: Element> VisitWeights<E> for GroupedLinear<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.weight.visit_matrix(visit);
+            self.bias.visit_weights(visit);
         }
     }
 

@@ -97,7 +97,9 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Operand, Quantize, Quantizer, VisitSlot, WantsGradient, accumulate},
+        fused::{
+            Gradients, Operand, VisitSlot, VisitWeights, WantsGradient, WeightVisitor, accumulate,
+        },
     };
 
     /// A parameter of a model.
@@ -109,9 +111,9 @@ pub(crate) mod slices {
         }
     }
 
-    impl<E: Element> Quantize<E> for Param<E> {
-        fn quantize(&mut self, with: &mut Quantizer<E>) {
-            self.0.quantize(with);
+    impl<E: Element> VisitWeights<E> for Param<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.0.visit_weights(visit);
         }
     }
 

@@ -20,7 +20,7 @@ pub(crate) use fused::{LayerFrame, LayerNode, ParameterGradient};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
-use syn::{Attribute, ext::IdentExt};
+use syn::Attribute;
 
 use crate::graph::block::{LayerBlock, dim};
 use crate::graph::{AttentionLayer, CallData, Dim, Graph};
@@ -28,16 +28,6 @@ use crate::model::passes::Passes;
 use crate::ops::attention_layer::LayerOp;
 use crate::spec::not_constant::with_paths_of_roots;
 use crate::spec::{Assertion, Item, Size, Spec};
-
-/// Hands the parameters in fields to the quantizer, each with its name:
-///
-/// ```text
-/// with.field("attention", &mut self.attention);
-/// ```
-pub(crate) fn quantize(fields: &[Ident]) -> TokenStream {
-    let names = fields.iter().map(|field| field.unraw().to_string());
-    quote!(#(with.field(#names, &mut self.#fields);)*)
-}
 
 /// The declared layer:
 ///

@@ -23,7 +23,7 @@ const LANES: usize = 16;
 const MOST_VECTORS: usize = 8;
 
 /// With fewer rows than this, the weights are read where they stand. For more, panels of wider numbers are worth it, whose products are fused.
-const FEW_ROWS: usize = 16;
+const FEW_ROWS: usize = 48;
 
 /// The most rows that are multiplied at a time.
 const ROWS: usize = 4;
@@ -63,9 +63,42 @@ impl Bf16Matrix {
 
     /// The weights of a row.
     pub fn row(&self, row: usize) -> impl Iterator<Item = f32> {
+        self.bits(row).map(widened)
+    }
+
+    /// The bits of a row.
+    pub fn bits(&self, row: usize) -> impl Iterator<Item = u16> {
         let lines = self.panel(row / LANES).iter();
-        let pairs = lines.flat_map(move |line| halves(line.0[row % LANES]));
-        pairs.take(self.cols)
+        let pairs = lines.map(move |line| line.0[row % LANES]);
+        let bits = pairs.flat_map(|lane| [lane, lane >> 16].map(|half| half as u16));
+        bits.take(self.cols)
+    }
+
+    /// The matrix of these bits, row-major.
+    ///
+    /// # Panics
+    /// If their number is not that of the rows times the columns.
+    pub fn of_bits(rows: usize, cols: usize, bits: impl ExactSizeIterator<Item = u16>) -> Self {
+        assert_eq!(bits.len(), rows * cols, "a number for each place");
+        let mut matrix = Self::zeros(rows, cols);
+        for (index, bits) in bits.enumerate() {
+            matrix.set(index / cols, index % cols, bits);
+        }
+        matrix
+    }
+
+    fn zeros(rows: usize, cols: usize) -> Self {
+        Self {
+            rows,
+            cols,
+            lines: vec![Line([0; LANES]); rows.div_ceil(LANES) * cols.div_ceil(2)],
+        }
+    }
+
+    /// Sets a number that is 0.
+    fn set(&mut self, row: usize, col: usize, bits: u16) {
+        let line = row / LANES * self.cols.div_ceil(2) + col / 2;
+        self.lines[line].0[row % LANES] |= u32::from(bits) << (16 * (col % 2));
     }
 }
 
@@ -81,12 +114,12 @@ fn halves(lane: u32) -> [f32; 2] {
 /// If its rows are not contiguous.
 #[track_caller]
 pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Bf16Matrix, Vec<f32>) {
-    let [rows, cols] = [w.rows(), w.cols()];
-    let each = cols.div_ceil(2);
-    let mut lines = vec![Line([0; LANES]); rows.div_ceil(LANES) * each];
-    let mut errors = vec![0.0; rows];
-    let panels = lines
-        .chunks_mut(each.max(1))
+    let mut matrix = Bf16Matrix::zeros(w.rows(), w.cols());
+    let mut errors = vec![0.0; w.rows()];
+    let each = w.cols().div_ceil(2).max(1);
+    let panels = matrix
+        .lines
+        .chunks_mut(each)
         .zip(errors.chunks_mut(LANES))
         .enumerate();
     for_each(panels, |(panel, (lines, errors))| {
@@ -104,7 +137,7 @@ pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Bf16Matrix, Vec<f32>) {
             *error = sums.relative();
         }
     });
-    (Bf16Matrix { rows, cols, lines }, errors)
+    (matrix, errors)
 }
 
 /// `y = x Wᵀ + b` for shapes that fit.
@@ -213,57 +246,69 @@ impl<E: Real> Kernel for Product<'_, E> {
     }
 }
 
-/// A number for each lane of a line, in the vectors that it takes.
-type Sums<V> = [V; MOST_VECTORS];
-
 impl<E: Real> Product<'_, E> {
     #[inline(always)]
     fn tile<V: Vector<Element = E>, const R: usize>(&mut self, row: usize, panel: usize) {
         let x: [&[E]; R] = array::from_fn(|r| self.x.row(row + r));
-        let lines = self.w.panel(panel);
-        let pairs = self.w.cols / 2;
-        let [mut even, mut odd] = [[[V::zero(); MOST_VECTORS]; R]; 2];
-        for (k, line) in lines[..pairs].iter().enumerate() {
-            add_products(x.map(|x| x[2 * k]), line, 0, &mut even);
-            add_products(x.map(|x| x[2 * k + 1]), line, 1, &mut odd);
-        }
-        if let Some(line) = lines.get(pairs) {
-            add_products(x.map(|x| x[2 * pairs]), line, 0, &mut even);
-        }
+        let sums = sums_of_rows::<E, V, R>(x, self.w.panel(panel));
         let first = panel * LANES;
         let outputs = self.first.max(first)..(self.first + self.y.cols()).min(first + LANES);
-        for (r, (even, odd)) in even.iter().zip(&odd).enumerate() {
-            let mut sums = [E::ZERO; LANES];
-            for (v, to) in sums.chunks_exact_mut(V::LANES).enumerate() {
-                (even[v] + odd[v]).store(to);
-            }
-            let to = outputs.start - self.first..outputs.end - self.first;
+        let to = outputs.start - self.first..outputs.end - self.first;
+        for (r, sums) in sums.iter().enumerate() {
             let y = &mut self.y.row_mut(row + r)[to.clone()];
             y.copy_from_slice(&sums[outputs.start - first..outputs.end - first]);
             if let Some(bias) = self.bias {
-                let bias = &bias[to];
+                let bias = &bias[to.clone()];
                 y.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
             }
         }
     }
 }
 
-/// `sums[r] += x[r] w`, rounded twice.
+/// The products of `R` rows with a panel. The vectors of sums stay in registers: nothing but the loops below, which are unrolled, has their places.
 #[inline(always)]
-fn add_products<E: Real, V: Vector<Element = E>, const R: usize>(
-    x: [E; R],
-    line: &Line,
-    half: usize,
-    sums: &mut [Sums<V>; R],
-) {
-    let mut weights = [E::ZERO; LANES];
-    for (weight, lane) in weights.iter_mut().zip(&line.0) {
-        *weight = E::of_f32(halves(*lane)[half]);
-    }
-    for (v, weights) in weights.chunks_exact(V::LANES).enumerate() {
-        let weights = V::load(weights);
-        for r in 0..R {
-            sums[r][v] += V::splat(x[r]) * weights;
+fn sums_of_rows<E: Real, V: Vector<Element = E>, const R: usize>(
+    x: [&[E]; R],
+    lines: &[Line],
+) -> [[E; LANES]; R] {
+    let mut sums = [[[V::zero(); MOST_VECTORS]; 2]; R];
+    let pairs = x.first().map_or(0, |x| x.len() / 2);
+    let x_pairs: [&[[E; 2]]; R] = array::from_fn(|r| &x[r].as_chunks().0[..pairs]);
+    for (k, line) in lines[..pairs].iter().enumerate() {
+        for half in 0..2 {
+            for v in 0..LANES / V::LANES {
+                let weights = weights_of::<E, V>(line, half, v);
+                for r in 0..R {
+                    sums[r][half][v] += V::splat(x_pairs[r][k][half]) * weights;
+                }
+            }
         }
     }
+    if let Some(line) = lines.get(pairs) {
+        for v in 0..LANES / V::LANES {
+            let weights = weights_of::<E, V>(line, 0, v);
+            for r in 0..R {
+                sums[r][0][v] += V::splat(x[r][2 * pairs]) * weights;
+            }
+        }
+    }
+    let mut stored = [[E::ZERO; LANES]; R];
+    for r in 0..R {
+        for v in 0..LANES / V::LANES {
+            let [even, odd] = [sums[r][0][v], sums[r][1][v]];
+            (even + odd).store(&mut stored[r][v * V::LANES..][..V::LANES]);
+        }
+    }
+    stored
+}
+
+/// Some of the weights of the even column of a line, or of the odd one.
+#[inline(always)]
+fn weights_of<E: Real, V: Vector<Element = E>>(line: &Line, half: usize, v: usize) -> V {
+    let mut weights = [E::ZERO; LANES];
+    let lanes = &line.0[v * V::LANES..][..V::LANES];
+    for (weight, lane) in weights.iter_mut().zip(lanes) {
+        *weight = E::of_f32(halves(*lane)[half]);
+    }
+    V::load(&weights[..V::LANES])
 }

@@ -82,11 +82,57 @@ impl Int8Matrix {
 
     /// The weights of a row, `scale q`: exact in `f32`.
     pub fn row(&self, row: usize) -> impl Iterator<Item = f32> {
+        let scale = self.scales[row];
+        self.integers(row).map(move |q| scale * f32::from(q))
+    }
+
+    /// The `q` of a row.
+    pub fn integers(&self, row: usize) -> impl Iterator<Item = i8> {
         let lane = row % BYTE_COLUMNS;
         let lines = self.panel(row / BYTE_COLUMNS).iter();
         let bytes = lines.flat_map(move |line| line.0[lane]).take(self.cols);
-        let scale = self.scales[row];
-        bytes.map(move |byte| scale * (i32::from(byte) - OFFSET) as f32)
+        bytes.map(|byte| (i32::from(byte) - OFFSET) as i8)
+    }
+
+    /// The scale of each row.
+    pub fn scales(&self) -> &[f32] {
+        &self.scales
+    }
+
+    /// The matrix of these scales and `q`, row-major.
+    ///
+    /// # Panics
+    /// If the number of the `q` is not that of the rows times the columns, or the rows are [too long](Self::fits).
+    pub fn of_integers(cols: usize, scales: Vec<f32>, integers: &[i8]) -> Self {
+        let mut matrix = Self::zeros(scales.len(), cols);
+        assert_eq!(integers.len(), scales.len() * cols, "a scale for each row");
+        let each = matrix.lines_of_panel();
+        let rows = integers.chunks(cols.max(1)).enumerate();
+        for (row, integers) in rows {
+            let lines = &mut matrix.lines[row / BYTE_COLUMNS * each..][..each];
+            for (line, some) in lines.iter_mut().zip(integers.chunks(BYTE_DEPTHS)) {
+                for (byte, q) in line.0[row % BYTE_COLUMNS].iter_mut().zip(some) {
+                    *byte = (i32::from(*q) + OFFSET) as u8;
+                }
+            }
+        }
+        matrix.scales = scales;
+        matrix
+    }
+
+    #[track_caller]
+    fn zeros(rows: usize, cols: usize) -> Self {
+        assert!(
+            Self::fits(cols),
+            "rows of at most {MOST_BYTE_DEPTHS} numbers, not {cols}"
+        );
+        let lines = rows.div_ceil(BYTE_COLUMNS) * cols.div_ceil(BYTE_DEPTHS);
+        Self {
+            rows,
+            cols,
+            lines: vec![ByteLine([[OFFSET as u8; BYTE_DEPTHS]; BYTE_COLUMNS]); lines],
+            scales: vec![0.0; rows],
+        }
     }
 }
 
@@ -118,19 +164,12 @@ fn largest<E: Real>(x: &[E]) -> f32 {
 /// If its rows are not contiguous, or [too long](Int8Matrix::fits).
 #[track_caller]
 pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Int8Matrix, Vec<f32>) {
-    let [rows, cols] = [w.rows(), w.cols()];
-    assert!(
-        Int8Matrix::fits(cols),
-        "rows of at most {MOST_BYTE_DEPTHS} numbers, not {cols}"
-    );
-    let each = cols.div_ceil(BYTE_DEPTHS);
-    let zeros = ByteLine([[OFFSET as u8; BYTE_DEPTHS]; BYTE_COLUMNS]);
-    let mut lines = vec![zeros; rows.div_ceil(BYTE_COLUMNS) * each];
-    let [mut scales, mut errors] = [(); 2].map(|()| vec![0.0; rows]);
-    let of_rows = scales
-        .chunks_mut(BYTE_COLUMNS)
-        .zip(errors.chunks_mut(BYTE_COLUMNS));
-    let panels = lines.chunks_mut(each.max(1)).zip(of_rows).enumerate();
+    let mut matrix = Int8Matrix::zeros(w.rows(), w.cols());
+    let mut errors = vec![0.0; w.rows()];
+    let each = matrix.lines_of_panel().max(1);
+    let scales = matrix.scales.chunks_mut(BYTE_COLUMNS);
+    let of_rows = scales.zip(errors.chunks_mut(BYTE_COLUMNS));
+    let panels = matrix.lines.chunks_mut(each).zip(of_rows).enumerate();
     for_each(panels, |(panel, (lines, (scales, errors)))| {
         for (lane, (scale, error)) in scales.iter_mut().zip(errors).enumerate() {
             let row = w.row(panel * BYTE_COLUMNS + lane);
@@ -138,12 +177,6 @@ pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Int8Matrix, Vec<f32>) {
             *error = quantize_row(row, *scale, lane, lines);
         }
     });
-    let matrix = Int8Matrix {
-        rows,
-        cols,
-        lines,
-        scales,
-    };
     (matrix, errors)
 }
 

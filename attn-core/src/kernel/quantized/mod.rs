@@ -48,6 +48,51 @@ impl QuantizedMatrix {
         }
     }
 
+    /// The numbers of some rows as bytes, row-major, little-endian.
+    pub fn to_bytes(&self, rows: Range<usize>) -> Vec<u8> {
+        match self {
+            Self::Int8(w) => rows
+                .flat_map(|row| w.integers(row))
+                .map(|q| q as u8)
+                .collect(),
+            Self::Bf16(w) => rows
+                .flat_map(|row| w.bits(row))
+                .flat_map(u16::to_le_bytes)
+                .collect(),
+        }
+    }
+
+    /// The scales of some rows, if rows have scales.
+    pub fn scales(&self, rows: Range<usize>) -> Option<&[f32]> {
+        match self {
+            Self::Int8(w) => Some(&w.scales()[rows]),
+            Self::Bf16(_) => None,
+        }
+    }
+
+    /// The matrix of these [bytes](Self::to_bytes) and [scales](Self::scales).
+    ///
+    /// # Panics
+    /// If they do not fit the number of rows and of columns.
+    pub fn of_bytes(
+        format: WeightFormat,
+        [rows, cols]: [usize; 2],
+        scales: Vec<f32>,
+        bytes: Vec<u8>,
+    ) -> Self {
+        match format {
+            WeightFormat::Int8 => {
+                let integers: Vec<i8> = bytes.into_iter().map(|byte| byte as i8).collect();
+                Self::Int8(Int8Matrix::of_integers(cols, scales, &integers))
+            }
+            WeightFormat::Bf16 => {
+                let bits = bytes.chunks_exact(2);
+                let bits = bits.map(|half| u16::from_le_bytes([half[0], half[1]]));
+                Self::Bf16(Bf16Matrix::of_bits(rows, cols, bits))
+            }
+        }
+    }
+
     /// The number of rows, and of columns.
     pub fn extents(&self) -> [usize; 2] {
         match self {

@@ -480,7 +480,9 @@ pub(crate) mod slices {
     use super::Plan;
     use crate::{
         Element,
-        fused::{GradTarget, Gradients, Operand, Quantize, Quantizer, VisitSlot, WantsGradient},
+        fused::{
+            GradTarget, Gradients, Operand, VisitSlot, VisitWeights, WantsGradient, WeightVisitor,
+        },
         kernel::convolution::{self as kernel, Channels, Convolution, Start},
     };
 
@@ -498,10 +500,10 @@ pub(crate) mod slices {
         }
     }
 
-    impl<E: Element> Quantize<E> for Convolve<E> {
-        fn quantize(&mut self, with: &mut Quantizer<E>) {
-            self.weight.quantize(with);
-            self.bias.quantize(with);
+    impl<E: Element> VisitWeights<E> for Convolve<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.weight.visit_weights(visit);
+            self.bias.visit_weights(visit);
         }
     }
 

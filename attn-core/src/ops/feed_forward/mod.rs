@@ -382,8 +382,8 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{
-            Array, Entry, Footprint, GradTarget, Gradients, Projection, Quantize, Quantizer,
-            VisitSlot, WantsGradient,
+            Array, Entry, Footprint, GradTarget, Gradients, Projection, VisitSlot, VisitWeights,
+            WantsGradient, WeightVisitor,
         },
         kernel::{
             Matrix, MatrixMut, activation as kernel,
@@ -493,10 +493,10 @@ pub(crate) mod slices {
         }
     }
 
-    impl<K, E: Element> Quantize<E> for FeedForward<K, E> {
-        fn quantize(&mut self, with: &mut Quantizer<E>) {
-            with.field("up_proj", &mut self.up);
-            with.field("down_proj", &mut self.down);
+    impl<K, E: Element> VisitWeights<E> for FeedForward<K, E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.up.visit_weights(visit);
+            self.down.visit_weights(visit);
         }
     }
 

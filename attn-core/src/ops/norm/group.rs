@@ -194,8 +194,8 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{
-            Array, Footprint, GradTarget, Gradients, Operand, Quantize, Quantizer, VisitSlot,
-            WantsGradient, accumulate,
+            Array, Footprint, GradTarget, Gradients, Operand, VisitSlot, VisitWeights,
+            WantsGradient, WeightVisitor, accumulate,
         },
         kernel::{
             Buffer, Matrix, MatrixMut,
@@ -266,12 +266,12 @@ pub(crate) mod slices {
         }
     }
 
-    impl<E: Element> Quantize<E> for GroupNorm<E> {
-        fn quantize(&mut self, with: &mut Quantizer<E>) {
+    impl<E: Element> VisitWeights<E> for GroupNorm<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
             if let Some(gain) = self.gain.as_mut().learned() {
-                gain.quantize(with);
+                gain.visit_weights(visit);
             }
-            self.bias.quantize(with);
+            self.bias.visit_weights(visit);
         }
     }
 

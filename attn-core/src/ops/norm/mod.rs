@@ -295,8 +295,8 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{
-            Array, Footprint, GradTarget, Gradients, Operand, Quantize, Quantizer, VisitSlot,
-            WantsGradient, accumulate,
+            Array, Footprint, GradTarget, Gradients, Operand, VisitSlot, VisitWeights,
+            WantsGradient, WeightVisitor, accumulate,
         },
         kernel::{
             Matrix, MatrixMut,
@@ -334,12 +334,12 @@ pub(crate) mod slices {
         }
     }
 
-    impl<E: Element> Quantize<E> for Norm<E> {
-        fn quantize(&mut self, with: &mut Quantizer<E>) {
+    impl<E: Element> VisitWeights<E> for Norm<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
             if let Some(gain) = self.gain.as_mut().learned() {
-                gain.quantize(with);
+                gain.visit_weights(visit);
             }
-            self.bias.quantize(with);
+            self.bias.visit_weights(visit);
         }
     }
 

@@ -72,8 +72,8 @@ impl<E: Element> Parameters<E> {
         if let Some(reserved) = reserved {
             reserved.fill();
             for tensor in &reserved.tensors {
-                slots.push((tensor.slot.index(), (tensor.id(), tensor.range.clone())));
-                let of_id = places.entry(tensor.id()).or_default();
+                slots.push((tensor.slot.index(), (tensor.id, tensor.range.clone())));
+                let of_id = places.entry(tensor.id).or_default();
                 of_id.push((tensor.slot, tensor.range.clone()));
             }
         }

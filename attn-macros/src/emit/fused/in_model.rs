@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::LayerFrame;
-use crate::emit::{bounds, input, quantize};
+use crate::emit::{bounds, input};
 
 impl LayerFrame<'_> {
     pub(super) fn emit_in_model(&self) -> TokenStream {
@@ -25,7 +25,6 @@ impl LayerFrame<'_> {
         let seed = self.dropout().map(|_| quote!(, seed));
         let given_numbers = self.given();
         let fields = self.fields_of_weights();
-        let quantize = quantize(&fields);
         let (weighted, given) = match self.has_projections() {
             true => ("WithProjections", Some(quote!(projections,))),
             false => ("Weighted", None),
@@ -41,10 +40,9 @@ impl LayerFrame<'_> {
                 }
             }
 
-            #[allow(unused_variables)]
-            impl<E: p::Element> p::Quantize<E> for Weights<E> {
-                fn quantize(&mut self, with: &mut p::Quantizer<E>) {
-                    #quantize
+            impl<E: p::Element> p::VisitWeights<E> for Weights<E> {
+                fn visit_weights(&mut self, visit: p::WeightVisitor<'_, E>) {
+                    p::visit_weights(&mut [#(&mut self.#fields),*], visit);
                 }
             }
 

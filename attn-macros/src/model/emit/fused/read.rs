@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 
 use super::{FusedNode, ModelFrame};
 use crate::emit::block::{Frame, product, size};
-use crate::emit::{input, quantize};
+use crate::emit::input;
 use crate::model::emit::{field, item};
 use crate::model::graph::{Field, Module, Node, Region, Repeat, Scan, Step, Submodule};
 use crate::model::plan::Forward;
@@ -209,7 +209,6 @@ impl ModelFrame<'_> {
         let read: Vec<_> = read.collect();
         let fields: Vec<_> = read.iter().map(|of| field(&of.name)).collect();
         let values = read.iter().map(|of| self.emit_weights_field(of));
-        let quantize = quantize(&fields);
         let types = read.iter().map(|of| {
             let layer = item::layer_type(self.cx, &of.layer, &quote!(, E));
             quote!(<#layer as p::FusedLayer<E>>::Weights)
@@ -227,10 +226,9 @@ impl ModelFrame<'_> {
                 }
             }
 
-            #[allow(unused_variables)]
-            impl<E: p::Element> p::Quantize<E> for #weights<E> {
-                fn quantize(&mut self, with: &mut p::Quantizer<E>) {
-                    #quantize
+            impl<E: p::Element> p::VisitWeights<E> for #weights<E> {
+                fn visit_weights(&mut self, visit: p::WeightVisitor<'_, E>) {
+                    p::visit_weights(&mut [#(&mut self.#fields),*], visit);
                 }
             }
 
