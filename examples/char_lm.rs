@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use attn::{
     batches::{Blocks, RandomBlocks},
     checkpoint::Checkpoints,
-    generate::Sampling,
+    generate::{Choice, Sampling, Session, WeightFormat},
     prelude::*,
     text::Vocabulary,
     train::{AdamWConfig, Cosine, FitConfig, FitEnd, processes},
@@ -70,6 +70,20 @@ struct Args {
     /// Send gradients to the other processes in bf16
     #[arg(long)]
     bf16_gradients: bool,
+}
+
+/// The perplexity of the first blocks of a text.
+fn perplexity(session: &mut Session<f32>, text: &[usize]) -> Result<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    for block in text.chunks_exact(BLOCK).take(100) {
+        session.reset();
+        let logits = session.prefill_all(block)?;
+        for (place, next) in block[1..].iter().enumerate() {
+            sum -= Choice::new(*next, logits.row(place), 0)?.log_probability;
+            count += 1;
+        }
+    }
+    Ok((sum / f64::from(count)).exp())
 }
 
 fn main() -> Result<()> {
@@ -139,6 +153,25 @@ fn main() -> Result<()> {
         write!(stdout(), "{piece}")?;
         stdout().flush()?;
         sample += &piece;
+    }
+
+    // The same weights in fewer bits: what they cost on the held-out text.
+    let formats = [
+        ("f32", None),
+        ("bf16", Some(WeightFormat::Bf16)),
+        ("int8", Some(WeightFormat::Int8)),
+    ];
+    write!(stdout(), "\n\nperplexity per character with weights in")?;
+    for (name, format) in formats {
+        let mut session = model.session(BLOCK)?;
+        if let Some(format) = format {
+            session = session.weights(format)?;
+        }
+        write!(
+            stdout(),
+            " {name}: {:.4}",
+            perplexity(&mut session, held_out)?
+        )?;
     }
 
     // A page with the losses, the sample, and what the model attends to.

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `w1_fwd_b8_s128`, `w1_train_b4_s512` | a causal layer, `d_model` 512 and 8 heads: forward, and backward from a given gradient, of batch `b` and length `s` |
 //! | `w2_fwd_causal_s1024`, `w2_train_w256_s4096` | the attention core on slices, 8 heads of 64: causal, and within a window |
-//! | `w3_small`, `w3_medium` | a training step of a GPT, by a trainer: forward, loss, backward, AdamW |
+//! | `w3_small`, `w3_medium` | a training step of a GPT, by a trainer: forward, loss, backward, AdamW; with `_bf16` behind the name, products of rounded operands |
 //! | `w4_decode` | 200 tokens of the medium GPT behind a prompt of 16, greedily |
 //! | `w5_gru` | a GRU of width 256, 8 sequences of 128 tokens: forward, and backward from a given gradient, as all cases below |
 //! | `w6_conv1d`, `w6_conv1d_second` | the two convolutions of Whisper's front on 3,000 frames of 80 bins, with the activation between them, and the second alone |
@@ -45,7 +45,7 @@ use attn::{
     attention, backward,
     dfdx::prelude::*,
     generate::{Sampler, Sampling},
-    train::AdamWConfig,
+    train::{AdamWConfig, Dtype},
 };
 use clap::{Parser, ValueEnum};
 use serde_json::json;
@@ -58,7 +58,7 @@ type Sequences = Tensor<(usize, usize, Const<512>), f32, Cpu>;
 /// Times one piece of work, and prints a line of JSON.
 #[derive(Parser)]
 struct Options {
-    /// `w1_train_b4_s512`, `w2_fwd_causal_s1024`, `w3_small`, `w4_decode`, `w5_gru`, `w6_conv1d`, `w6_conv1d_second`, `w6_conv2d`,
+    /// `w1_train_b4_s512`, `w2_fwd_causal_s1024`, `w3_small`, `w3_medium_bf16`, `w4_decode`, `w5_gru`, `w6_conv1d`, `w6_conv1d_second`, `w6_conv2d`,
     /// `w7_weights_s512`, `w7_no_weights_s512`, `w7_loss_s512`, `w8_attention`, `w8_attend`; `_forward` behind the name of a layer is its
     /// forward pass alone
     case: String,
@@ -95,8 +95,14 @@ fn main() -> Result<()> {
             let run = core::on_slices(number(length, 's')?, window, is_training(pass)?);
             (times(run), None)
         }
-        ["w3", "small"] => (step::<Small>(&SMALL), Some(SMALL.batch * SMALL.length)),
-        ["w3", "medium"] => (step::<Medium>(&MEDIUM), Some(MEDIUM.batch * MEDIUM.length)),
+        ["w3", "small", ref dtype @ ..] => {
+            let times = step::<Small>(&SMALL, numbers(dtype)?);
+            (times, Some(SMALL.batch * SMALL.length))
+        }
+        ["w3", "medium", ref dtype @ ..] => {
+            let times = step::<Medium>(&MEDIUM, numbers(dtype)?);
+            (times, Some(MEDIUM.batch * MEDIUM.length))
+        }
         ["w4", "decode"] => (decode()?, Some(DECODED)),
         _ => (layers::run(&parts)?, None),
     };
@@ -125,6 +131,15 @@ fn is_training(pass: &str) -> Result<bool> {
         "fwd" => Ok(false),
         "train" => Ok(true),
         _ => bail!("`{pass}` is neither `fwd` nor `train`"),
+    }
+}
+
+/// What products multiply.
+fn numbers(parts: &[&str]) -> Result<Dtype> {
+    match parts {
+        [] => Ok(Dtype::Model),
+        ["bf16"] => Ok(Dtype::Bf16),
+        _ => bail!("`{}` is not `bf16`", parts.join("_")),
     }
 }
 
@@ -169,7 +184,7 @@ fn layer(trains: bool, composed: bool, (batch, length): (usize, usize)) -> Vec<f
 }
 
 /// The model's step. The learning rate is small, so that the loss of the random tokens stays finite for any number of steps.
-fn step<M>(size: &Size) -> Vec<f64>
+fn step<M>(size: &Size, dtype: Dtype) -> Vec<f64>
 where
     M: BuildOnDevice<Cpu, f32>,
     M::Built: attn::train::Trainable<Element = f32, Device = Cpu>,
@@ -182,7 +197,8 @@ where
             lr: 1e-4,
             ..Default::default()
         },
-    );
+    )
+    .dtype(dtype);
     times(|| {
         let step = trainer.step(batch.clone());
         step.expect("the loss is finite");

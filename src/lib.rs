@@ -326,8 +326,8 @@ pub mod generate {
     pub use attn_core::{
         generate::{
             Acceptance, Beam, BeamSearch, CacheMemory, Choice, Choices, GenerateError, Generated,
-            GeneratedBatch, Sampler, Sampling, SamplingError, Session, SessionError, Sessions,
-            Speculative, Unconstrained,
+            GeneratedBatch, InexactRow, Sampler, Sampling, SamplingError, Session, SessionError,
+            Sessions, Speculative, Unconstrained, WeightFormat, WeightReport,
         },
         kernel::Matrix,
     };
@@ -458,8 +458,8 @@ pub mod __private {
         model::{
             Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Seeds, Weighted,
             WithProjections, asserted, attended, axis, check_at_least, check_axis, check_ids_below,
-            check_length, check_multiple, count, count_targets, num_elements, on, read_weights,
-            rows, summary, summary_of, tapes_of_results,
+            check_length, check_multiple, count, count_targets, num_elements, on,
+            read_named_weights, read_weights, rows, summary, summary_of, tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         onnx::{OnnxError, Program, export},

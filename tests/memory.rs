@@ -15,7 +15,7 @@ use attn::{
         prelude::*,
         tensor::{PutTape, SplitTape},
     },
-    generate::Sessions,
+    generate::{Sessions, WeightFormat},
     memory, model, ops,
     train::{AdamW, clip_grad_norm},
 };
@@ -518,17 +518,22 @@ fn tokens_of_a_session_allocate_nothing() {
         let pool = pool.expect("threads can be started");
         pool.install(|| {
             let gpt = Cpu::default().build_module::<Gpt, f32>();
-            let mut session = gpt.session(192).expect("it is as long as the model");
-            session.prefill(&[3; 100]).expect("there is room");
-            let mut steps = |count: usize| {
-                for token in 0..count {
-                    session.step(token).expect("there is room");
+            for format in [None, Some(WeightFormat::Int8), Some(WeightFormat::Bf16)] {
+                let mut session = gpt.session(192).expect("it is as long as the model");
+                if let Some(format) = format {
+                    session = session.weights(format).expect("it has no fork");
                 }
-            };
-            // Sizes that were not used before.
-            steps(20);
-            let asked = fewest_allocations(|| steps(20));
-            assert_eq!(asked, 0, "with {threads} threads");
+                session.prefill(&[3; 100]).expect("there is room");
+                let mut steps = |count: usize| {
+                    for token in 0..count {
+                        session.step(token).expect("there is room");
+                    }
+                };
+                // Sizes that were not used before.
+                steps(20);
+                let asked = fewest_allocations(|| steps(20));
+                assert_eq!(asked, 0, "{format:?} with {threads} threads");
+            }
         });
     }
 }

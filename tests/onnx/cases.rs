@@ -9,10 +9,12 @@ use support::{
 };
 
 /// Cases with operations that ONNX has no words for.
-const REFUSED: [&str; 3] = [
+const REFUSED: [&str; 5] = [
     "attends_of_heads_that_talk",
+    "norms_and_slices_between_two_maps",
     "ropes_of_the_length",
     "rotations",
+    "switch",
 ];
 
 #[track_caller]
@@ -78,6 +80,11 @@ mod gathers {
 mod shapes {
     use super::*;
     support::shapes!(exports);
+}
+
+mod experts {
+    use super::*;
+    support::experts!(exports);
 }
 
 mod elementwise {

@@ -53,6 +53,13 @@ refused! {
         }
     } "`attention`: the frequencies of `scaling = dynamic_ntk` depend on the length of the sequence; use `ntk`, `yarn` or `llama3`";
 
+    a_capacity {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], group: ids[batch, seq]) -> [batch, seq, d] {
+            grouped_linear::<d, groups = 3, capacity_factor = 1.25>(x, group)
+        }
+    } "`grouped_linear`: rows beyond the `capacity_factor` of their group are dropped in the order of the call, which is no operator; export it without a capacity";
+
     a_loss {
         struct M<d = 4>;
         fn forward(x: [batch, d], targets: ids[batch]) -> [] {

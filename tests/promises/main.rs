@@ -8,6 +8,7 @@
 mod masks;
 mod scans;
 mod sums;
+mod weights;
 
 use attn::{dfdx::prelude::*, model};
 use support::cases::{scatter, tensor};

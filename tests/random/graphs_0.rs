@@ -89,7 +89,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g7 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1[d = [0, -1, 0, 0, -1]];
@@ -134,7 +134,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g10 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
             let x_2 = l2_norm::<batch, epsilon = 0.1>(x);
             let x_2 = x_2 + learned_position::<9, d>(x_2);
@@ -307,7 +307,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g23 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = one_hot::<7>(arange::<rows>());
@@ -345,7 +345,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g26 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
             let v1 = l2_norm::<batch, epsilon = 0.1>(x);
             let v2 = embedding::<7, d, name = t_v2>(tokens);
@@ -520,7 +520,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g39 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = gelu_tanh(v1);

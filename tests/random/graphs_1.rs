@@ -206,7 +206,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g55 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [7, d] = normal(1.0);
@@ -427,7 +427,7 @@ graphs! {
     } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g71 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = rope::<seq, dims = 2, interleaved = true>(v1);

@@ -94,7 +94,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g87 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v1_2 = linear::<5>(v1);
@@ -138,7 +138,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g90 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, rows] {
             let v1 = x * detach(if x < 0.1 { 0.5 } else { -1 });
             let v2 = permute::<[seq, d, batch]>(v1);
@@ -317,7 +317,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g103 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
@@ -540,7 +540,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g119 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<2, bias = false>(v1);

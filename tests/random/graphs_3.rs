@@ -206,7 +206,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep: marks[batch, seq], b: floats[batch], tokens: ids[batch, seq]);
 
     g135 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = attend::<mask = causal, position = rope>(concat(v1, tanh(v1)), concat(linear::<4>(v1), v1), v1);
@@ -249,7 +249,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g138 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
             let v1 = embedding::<7, d, name = t_v1>(tokens);
             let v2 = linear::<tied = t_v1>(x);
@@ -409,7 +409,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g151 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = relu_squared(v1);
@@ -450,7 +450,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g154 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
             let v1 = 0.5 * float(tokens);
             let x_2 = concat::<d>(x, 0.5 * x);

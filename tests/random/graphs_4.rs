@@ -105,7 +105,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g167 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<5>(v1);
@@ -143,7 +143,7 @@ graphs! {
     } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g170 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
             let v1 = l2_norm::<batch, epsilon = 0.1>(x);
             let v2 = v1 - x;
@@ -330,7 +330,7 @@ graphs! {
     } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g183 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [7, d] = normal(1.0);
@@ -371,7 +371,7 @@ graphs! {
     } (x: floats[batch, seq, 4], lens: lens[batch], some_lens: lens[4, batch]);
 
     g186 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], turned: ids[seq, batch], w: [batch, seq]) -> [batch, seq, d] {
             let mut v1 = x + 0.1 * x;
             repeat 2, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
@@ -547,7 +547,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
 
     g199 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let (v2, v3) = split::<d>(v1);

@@ -28,7 +28,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g202 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, 2] {
             let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
             let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
@@ -212,7 +212,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq], lens: lens[batch], p: floats[seq]);
 
     g215 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = feed_forward::<6, activation = tanh>(v1);
@@ -427,7 +427,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g231 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = embedding::<7, d>(tokens);

@@ -103,7 +103,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g247 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
@@ -145,7 +145,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g250 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 3] {
             let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
             let mut v2 = v1 + 0.1 * v1;
@@ -316,7 +316,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g263 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = 0.5 * float(tokens);
@@ -355,7 +355,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g266 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let mut v1 = x + 0.1 * x;
             repeat 2, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = tanh(linear::<d>(v1)); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
@@ -537,7 +537,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g279 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = one_hot::<7>(tokens);

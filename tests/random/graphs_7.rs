@@ -28,7 +28,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g282 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
             let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
             let x = tanh(z);
@@ -202,7 +202,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g295 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = softmax::<d>(2 * v1);
@@ -410,7 +410,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g311 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<5, bias = false>(v1);

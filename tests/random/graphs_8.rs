@@ -99,7 +99,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g327 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
@@ -148,7 +148,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g330 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let mut v1 = x + 0.1 * x;
             repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
@@ -320,7 +320,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g343 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<2>(v1);
@@ -358,7 +358,7 @@ graphs! {
     } (x: floats[batch, seq, 4], turned: places[seq, batch], keep_some: marks[4, seq]);
 
     g346 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
             let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
             let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
@@ -545,7 +545,7 @@ graphs! {
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g359 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let (v2, v3) = split::<d>(v1);

@@ -32,7 +32,7 @@ graphs! {
     } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g362 {
-        struct M<rows = 3, d = 4>;
+        struct M<rows = 3, d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
             let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
             buffer v2: [d] = |i| 0.3 * i - 0.4;
@@ -206,7 +206,7 @@ graphs! {
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g375 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = attention::<2, mask = causal>(v1);
@@ -414,7 +414,7 @@ graphs! {
     } (x: floats[batch, seq, 4]);
 
     g391 {
-        struct M<d = 4>;
+        struct M<d = 4, lora(rank = 1, alpha = 2, on = ["*"])>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);

@@ -38,6 +38,14 @@ macro_rules! attends {
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attend::<mask = causal>(x, linear::<d>(x), x) }
             } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
 
+            attends_of_bilinear_scores {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let raw = attend::<mask = causal, score = bilinear>(x, linear::<d>(x), x);
+                    raw + attend::<score = bilinear, qk_norm = rms>(tanh(x), x, x)
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
             attends_in_rounds {
                 struct M<d = 8>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

@@ -60,6 +60,7 @@ macro_rules! model_of_test {
     };
 }
 
+mod bf16;
 mod equal;
 mod finite;
 mod groups;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{TensorType, layout::MapError};
-use crate::{disk::Failure, train::CollectiveError};
+use crate::{disk::Failure, generate::SessionError, train::CollectiveError};
 
 /// An error of a file or a folder.
 ///
@@ -277,6 +277,16 @@ pub enum Problem {
     /// The config of adapters is not that of the model.
     #[error("its adapters are not those of the model: {}", .0.join("; "))]
     Adapters(Vec<String>),
+
+    /// The weights of a session are not rounded, or a file does not have such weights.
+    #[error(
+        "the weights are not rounded: `session.weights(..)` rounds them, `session.save_weights` writes those; `checkpoint::save` and `load` have the weights of a model"
+    )]
+    NotRounded,
+
+    /// The weights of a session cannot be replaced.
+    #[error("{0}")]
+    Session(SessionError),
 
     /// Tensors that contain NaN, each with the number of NaNs.
     #[error("NaN among the numbers of {}", list(.0, |(tensor, count)| format!("{tensor} ({count} of them)")))]

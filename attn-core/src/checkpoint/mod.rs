@@ -100,6 +100,7 @@
 //! | [`save`], [`load`] | `safetensors.torch.save_file(model.state_dict(), ..)`, `model.load_state_dict(.., strict=True)` |
 //! | [`Archive::load_mapped`], [`save_mapped`](layout::save_mapped), [`save_mapped_in_shards`](layout::save_mapped_in_shards) | `model.load_state_dict(convert(file))`, where `convert` renames, transposes, splits and packs; `from_pretrained`, `save_pretrained` |
 //! | [`lora::save`], [`lora::load`], [`lora::merge`] | `model.save_pretrained(..)`, `PeftModel.from_pretrained(..)`, `model.merge_and_unload()` of PEFT |
+//! | [`Session::save_weights`](crate::generate::Session::save_weights), [`Session::load_weights`](crate::generate::Session::load_weights) | the same of a model in int8 or bf16 |
 //! | [`Contents`], [`Checkpoints::save`] | `torch.save({"model": .., "optimizer": ..}, ..)`, which is not atomic |
 //! | [`Checkpoints::keep_last`], [`Checkpoints::best`] | `save_total_limit`, `load_best_model_at_end` of Hugging Face's `Trainer` |
 
@@ -115,6 +116,7 @@ pub mod lora;
 mod model;
 mod number;
 mod optimizer;
+mod rounded;
 mod rounding_errors;
 mod run;
 mod source;

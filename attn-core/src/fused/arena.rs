@@ -15,7 +15,10 @@ use dfdx::{
 };
 
 use super::Slot;
-use crate::{Backend, Element, kernel::Buffer};
+use crate::{
+    Backend, Element,
+    kernel::{Buffer, Dtype, quantized::QuantizedMatrix},
+};
 
 /// The bytes of a cache line and of the widest vector, at which the ranges begin.
 const ALIGNMENT: usize = 64;
@@ -23,18 +26,45 @@ const ALIGNMENT: usize = 64;
 /// A buffer that is filled once, after ranges of it are handed out.
 pub(crate) type Arena<E> = Arc<OnceLock<Buffer<E>>>;
 
-/// A range of an arena.
-pub(super) struct Numbers<E: Element> {
-    arena: Arena<E>,
-    range: Range<usize>,
+/// The numbers of a parameter, or of several side by side.
+#[derive(Clone)]
+pub enum Numbers<E: Element> {
+    /// A range of an arena.
+    Range {
+        /// The arena.
+        arena: Arena<E>,
+        /// Its range.
+        range: Range<usize>,
+        /// What products with them multiply.
+        dtype: Dtype,
+    },
+    /// Those of a matrix in a session whose weights are rounded.
+    Quantized(Arc<QuantizedMatrix>),
 }
 
 impl<E: Element> Numbers<E> {
     /// All numbers of a buffer.
     pub(super) fn of(buffer: Buffer<E>) -> Self {
-        Self {
+        Self::Range {
             range: 0..buffer.len(),
             arena: Arc::new(OnceLock::from(buffer)),
+            dtype: Dtype::Model,
+        }
+    }
+
+    /// What products with them multiply.
+    pub(crate) fn dtype(&self) -> Dtype {
+        match self {
+            Self::Range { dtype, .. } => *dtype,
+            Self::Quantized(_) => Dtype::Model,
+        }
+    }
+
+    /// The matrix, if it is rounded.
+    pub(crate) fn quantized(&self) -> Option<&QuantizedMatrix> {
+        match self {
+            Self::Range { .. } => None,
+            Self::Quantized(matrix) => Some(matrix),
         }
     }
 }
@@ -43,12 +73,15 @@ impl<E: Element> Deref for Numbers<E> {
     type Target = [E];
 
     /// # Panics
-    /// If the arena is not filled yet.
+    /// If the arena is not filled yet, or the numbers are those of a rounded matrix.
     #[inline]
     fn deref(&self) -> &[E] {
-        match self.arena.get() {
-            Some(numbers) => &numbers[self.range.clone()],
-            None => panic!("parameters are read before they are copied"),
+        match self {
+            Self::Range { arena, range, .. } => match arena.get() {
+                Some(numbers) => &numbers[range.clone()],
+                None => panic!("parameters are read before they are copied"),
+            },
+            Self::Quantized(_) => panic!("weights of a session have no derivative"),
         }
     }
 }
@@ -56,18 +89,21 @@ impl<E: Element> Deref for Numbers<E> {
 /// A tensor as a vector.
 pub(super) type Flat<E, D> = Tensor<(usize,), E, D>;
 
+/// A parameter that has no place in the arena yet.
+pub(crate) struct Unread<E: Element, D: Backend<E>> {
+    /// The id of the model's tensor. A copy of a view has another one.
+    pub(super) id: UniqueId,
+    pub(super) tensor: Flat<E, D>,
+    pub(super) slot: Slot,
+}
+
 /// A tensor whose place in the arena is known, and the slot of its gradient.
 pub(crate) struct Reserved<E: Element, D: Backend<E>> {
+    /// The id of the model's tensor, which its clones share.
+    pub(crate) id: UniqueId,
     tensor: Flat<E, D>,
     pub(crate) slot: Slot,
     pub(crate) range: Range<usize>,
-}
-
-impl<E: Element, D: Backend<E>> Reserved<E, D> {
-    /// The id of the tensor, which its clones share.
-    pub(crate) fn id(&self) -> UniqueId {
-        id_of(&self.tensor)
-    }
 }
 
 /// The ranges of the gradients in a buffer for those that are trained: the ranges of the parameters in their arena, moved together over the
@@ -100,15 +136,17 @@ pub(crate) fn ranges_of_trained<E>(
 /// The ranges of an arena that are reserved so far.
 pub(crate) struct Reservations<E: Element, D: Backend<E>> {
     arena: Arena<E>,
+    dtype: Dtype,
     len: usize,
     pub(crate) tensors: Vec<Reserved<E, D>>,
 }
 
 impl<E: Element, D: Backend<E>> Reservations<E, D> {
     /// Ranges of this arena. If it is filled, its numbers are those of the same layers, and nothing is copied.
-    pub(crate) fn of(arena: Arena<E>) -> Self {
+    pub(crate) fn of(arena: Arena<E>, dtype: Dtype) -> Self {
         Self {
             arena,
+            dtype,
             len: 0,
             tensors: Vec::new(),
         }
@@ -118,22 +156,25 @@ impl<E: Element, D: Backend<E>> Reservations<E, D> {
     /// zeros.
     pub(super) fn reserve(
         &mut self,
-        parts: impl IntoIterator<Item = (usize, Option<(Flat<E, D>, Slot)>)>,
+        parts: impl IntoIterator<Item = (usize, Option<Unread<E, D>>)>,
     ) -> Numbers<E> {
         let start = self.len.next_multiple_of(ALIGNMENT / size_of::<E>());
         self.len = start;
         for (len, tensor) in parts {
             let range = self.len..self.len + len;
             self.len = range.end;
-            self.tensors.extend(tensor.map(|(tensor, slot)| Reserved {
-                tensor,
-                slot,
-                range,
-            }));
+            self.tensors
+                .extend(tensor.map(|Unread { id, tensor, slot }| Reserved {
+                    id,
+                    tensor,
+                    slot,
+                    range,
+                }));
         }
-        Numbers {
+        Numbers::Range {
             arena: Arc::clone(&self.arena),
             range: start..self.len,
+            dtype: self.dtype,
         }
     }
 
@@ -179,11 +220,15 @@ mod tests {
         };
         let mut slots = GradientRefs::default();
         let [x, y, z] = [&[1.0, 2.0][..], &[3.0], &[4.0, 5.0, 6.0]].map(tensor);
-        let [of_x, of_y, of_z] = [&x, &y, &z].map(|x| slots.add(x));
-        let mut reserved = Reservations::of(Arena::default());
-        let pair = reserved.reserve([(2, Some((x, of_x))), (3, None), (1, Some((y, of_y)))]);
+        let [x, y, z] = [x, y, z].map(|tensor| Unread {
+            id: id_of(&tensor),
+            slot: slots.add(&tensor),
+            tensor,
+        });
+        let mut reserved = Reservations::of(Arena::default(), Dtype::Model);
+        let pair = reserved.reserve([(2, Some(x)), (3, None), (1, Some(y))]);
         let empty = reserved.reserve([(0, None)]);
-        let alone = reserved.reserve([(3, Some((z, of_z)))]);
+        let alone = reserved.reserve([(3, Some(z))]);
         reserved.fill();
         assert_eq!(*pair, [1.0, 2.0, 0.0, 0.0, 0.0, 3.0]);
         assert!(empty.is_empty());
@@ -211,12 +256,17 @@ mod tests {
     #[test]
     fn a_filled_arena_is_not_filled_again() {
         let x: Flat<f64, Cpu> = Cpu::default().tensor_from_vec(vec![1.0], (1,));
-        let slot = GradientRefs::default().add(&x);
+        let x = Unread {
+            id: id_of(&x),
+            slot: GradientRefs::default().add(&x),
+            tensor: x,
+        };
         let mut numbers = Buffer::zeros(1);
         numbers[0] = 7.0;
-        let mut reserved = Reservations::of(Arc::new(OnceLock::from(numbers)));
-        let read = reserved.reserve([(1, Some((x, slot)))]);
+        let mut reserved = Reservations::of(Arc::new(OnceLock::from(numbers)), Dtype::Bf16);
+        let read = reserved.reserve([(1, Some(x))]);
         reserved.fill();
         assert_eq!(*read, [7.0]);
+        assert_eq!(read.dtype(), Dtype::Bf16);
     }
 }

@@ -410,6 +410,55 @@ impl<E: Element> Gradients<E> {
         (self.of_affine_to(into, weight, bias), into)
     }
 
+    /// [`write_affine`](Self::write_affine) of the weights and of the biases of several maps at once, where each stand side by side in the
+    /// buffer of a trainer. `None` if they do not, or if some alone are wanted, or given already.
+    pub(crate) fn write_stacked(
+        &mut self,
+        weights: &[Slot],
+        biases: &[Slot],
+    ) -> Option<([Option<&mut [E]>; 2], WriteMode)> {
+        let is_given = self.slots.get(weights.first()?.index())?.is_given;
+        let of_weights = self.stacked(weights, is_given)?;
+        let of_biases = match biases {
+            [] => None,
+            _ => Some(self.stacked(biases, is_given)?),
+        };
+        for slot in weights.iter().chain(biases) {
+            self.finished.check(*slot);
+            self.slots[slot.index()].is_given = true;
+        }
+        let found = match of_biases {
+            None => [Some(&mut self.arena[of_weights]), None],
+            Some(of_biases) => {
+                let both = self.arena.get_disjoint_mut([of_weights, of_biases]);
+                both.ok()?.map(Some)
+            }
+        };
+        let into = match is_given {
+            true => WriteMode::Add,
+            false => WriteMode::Overwrite,
+        };
+        Some((found, into))
+    }
+
+    /// The range of the buffer that these gradients are together, if they are wanted, and given or not.
+    fn stacked(&self, slots: &[Slot], is_given: bool) -> Option<Range<usize>> {
+        let mut all: Option<Range<usize>> = None;
+        for slot in slots {
+            let gradient = &self.slots[slot.wanted()?.index()];
+            let range = match &gradient.memory {
+                Memory::Arena(range) if gradient.is_given == is_given => range.clone(),
+                _ => return None,
+            };
+            all = match all {
+                None => Some(range),
+                Some(all) if all.end == range.start => Some(all.start..range.end),
+                Some(_) => return None,
+            };
+        }
+        all
+    }
+
     fn of_affine_to(
         &mut self,
         into: WriteMode,
@@ -553,6 +602,42 @@ mod tests {
         assert!(gradients.given(weight).is_some());
         assert!(gradients.given(frozen).is_none());
         assert_eq!(gradients.len(), 5);
+    }
+
+    #[test]
+    fn gradients_side_by_side_are_written_as_one() {
+        let ranges = [(2, Some(0..2)), (4, Some(2..6)), (3, Some(8..11))];
+        let new = || {
+            let mut gradients = Gradients::<f32>::of_parameters(ranges.clone());
+            gradients.allocate();
+            gradients
+        };
+        let [first, second, apart] = [0, 1, 2].map(Slot::new);
+        let mut gradients = new();
+        let written = gradients.write_stacked(&[first, second], &[apart]);
+        assert!(matches!(
+            written,
+            Some((
+                [Some([_, _, _, _, _, _]), Some([_, _, _])],
+                WriteMode::Overwrite
+            ))
+        ));
+        let all = [first, second, apart];
+        assert!(all.iter().all(|slot| gradients.given(*slot).is_some()));
+        let again = gradients.write_stacked(&[first, second], &[]);
+        assert!(matches!(again, Some(([Some(_), None], WriteMode::Add))));
+
+        assert!(new().write_stacked(&[second, apart], &[]).is_none());
+        assert!(new().write_stacked(&[second, first], &[]).is_none());
+        let frozen = second.if_wanted(false);
+        assert!(new().write_stacked(&[first, frozen], &[]).is_none());
+        let mut gradients = new();
+        gradients.of(second);
+        assert!(gradients.write_stacked(&[first, second], &[]).is_none());
+        assert!(gradients.given(first).is_none());
+        let mut of_tape = Gradients::<f32>::with_capacity(1);
+        of_tape.push(vec![1.0]);
+        assert!(of_tape.write_stacked(&[first], &[]).is_none());
     }
 
     #[test]

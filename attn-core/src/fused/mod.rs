@@ -19,6 +19,7 @@ mod gradients;
 mod interval;
 mod operation;
 mod projection;
+mod quantize;
 mod score;
 mod slot;
 mod steps;
@@ -27,6 +28,7 @@ mod truth;
 mod zone;
 
 pub use affine::Affine;
+pub use arena::Numbers;
 pub(crate) use arena::{Arena, id_of, ranges_of_trained};
 pub use array::{Array, IdArray};
 pub use attention::{Beside, BesideArrays, BesideGradients};
@@ -44,6 +46,13 @@ pub use operation::{Operand, Operation, Output, PassSeeds};
 pub use projection::{
     AffineMap, PackedProjection, Projection, ProjectionBuilder, ProjectionLayer,
     packed_input_backward,
+};
+pub use quantize::{
+    InexactRow, NamedTensor, RoundedWeights, VisitWeights, WeightReport, WeightVisitor,
+    visit_weights,
+};
+pub(crate) use quantize::{
+    TensorNumbers, WeightSource, replace_weights, round_weights, tensors_by_kind,
 };
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};
 pub use slot::{Slot, VisitSlot, WantsGradient, any_wanted, rounds_wanted, visit_slots};

@@ -14,15 +14,15 @@ use dfdx::{
     tensor::{Merge, PutTape, RandomU64, SplitTape, Storage, Tape, Tensor},
 };
 
-use super::arena::{Flat, Numbers, Reservations};
+use super::arena::{Flat, Numbers, Reservations, Unread};
 use super::{
-    Arena, Array, GradTarget, GradientRefs, Gradients, Slot, VisitSlot, WantsGradient,
-    finished::Watch, zeros,
+    Arena, Array, GradTarget, GradientRefs, Gradients, Slot, VisitSlot, VisitWeights,
+    WantsGradient, WeightVisitor, finished::Watch, id_of, zeros,
 };
 use crate::{
     Backend, Element,
     composed::reshape,
-    kernel::{Buffer, Matrix, MatrixMut},
+    kernel::{Buffer, Dtype, Matrix, MatrixMut, quantized::QuantizedMatrix},
     memory::AllocationGuard,
     random::{DrawSeeds, Part, Philox4x32},
     unoptimised,
@@ -55,6 +55,8 @@ pub struct Operation<E: Element, D: Backend<E>, T> {
     operands: GradientRefs<E, D>,
     /// Where the parameters of a model go, or are already.
     arena: Arena<E>,
+    /// What products with the parameters multiply.
+    dtype: Dtype,
     /// The parameters of a model, while places for them are reserved.
     parameters: Option<Reservations<E, D>>,
     /// Which gradients are wanted.
@@ -71,6 +73,7 @@ impl<E: Element, D: Backend<E>, T: Default> Default for Operation<E, D, T> {
             tape: T::default(),
             operands: GradientRefs::default(),
             arena: Arena::default(),
+            dtype: Dtype::default(),
             parameters: None,
             wanted: WantedSlots::All,
             derived: None,
@@ -123,14 +126,26 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     {
         let axes: Vec<usize> = x.shape().concrete().into_iter().collect();
         let (width, rows) = axes.split_last().unwrap_or((&1, &[]));
-        let x = self.flat(x.retaped::<T>())?;
-        let slot = self.place(&x);
-        let len = x.shape().0;
+        let x = self.unread(x)?;
+        let (len, slot) = (x.tensor.shape().0, x.slot);
         Ok(Operand {
-            values: self.reserve(|arena| arena.reserve([(len, Some((x, slot)))])),
+            values: self.reserve(|arena| arena.reserve([(len, Some(x))])),
             rows: rows.iter().product(),
             width: *width,
             slot,
+        })
+    }
+
+    /// A parameter, with the slot of its gradient.
+    pub(super) fn unread<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Result<Unread<E, D>, D::Err>
+    where
+        T: Tape<E, D>,
+    {
+        let tensor = self.flat(x.retaped::<T>())?;
+        Ok(Unread {
+            id: id_of(x),
+            slot: self.place(&tensor),
+            tensor,
         })
     }
 
@@ -139,7 +154,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         match &mut self.parameters {
             Some(parameters) => reserve(parameters),
             None => {
-                let mut parameters = Reservations::of(Arena::default());
+                let mut parameters = Reservations::of(Arena::default(), self.dtype);
                 let reserved = reserve(&mut parameters);
                 parameters.fill();
                 reserved
@@ -149,17 +164,16 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 
     /// The parameters that follow are those of one model. They are read by [`read_parameters`](Self::read_parameters).
     pub(crate) fn begin_parameters(&mut self) {
-        self.parameters = Some(Reservations::of(Arc::clone(&self.arena)));
+        self.parameters = Some(Reservations::of(Arc::clone(&self.arena), self.dtype));
         if let WantedSlots::Parameters { first, .. } = &mut self.wanted {
             *first = Some(self.operands.count());
         }
     }
 
-    /// Reads the parameters since [`begin_parameters`](Self::begin_parameters), by one copy.
-    pub(crate) fn read_parameters(&mut self) {
-        if let Some(parameters) = self.parameters.take() {
-            parameters.fill();
-        }
+    /// Reads the parameters since [`begin_parameters`](Self::begin_parameters), by one copy, and returns their places.
+    pub(crate) fn read_parameters(&mut self) -> Option<Reservations<E, D>> {
+        let parameters = self.parameters.take();
+        parameters.inspect(Reservations::fill)
     }
 
     /// The parameters since [`begin_parameters`](Self::begin_parameters).
@@ -167,13 +181,14 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         self.parameters
     }
 
-    /// An operation of a trainer, which has the parameters in `arena`.
-    pub(crate) fn of_step(arena: Arena<E>) -> Self
+    /// An operation of a trainer, which has the parameters in `arena`, and multiplies them in this type.
+    pub(crate) fn of_step(arena: Arena<E>, dtype: Dtype) -> Self
     where
         T: Default,
     {
         Self {
             arena,
+            dtype,
             ..Self::default()
         }
     }
@@ -512,7 +527,28 @@ impl<E: Element> WantsGradient for Operand<E> {
     }
 }
 
+impl<E: Element> VisitWeights<E> for Operand<E> {
+    fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+        visit(&mut self.values, None);
+    }
+}
+
 impl<E: Element> Operand<E> {
+    /// [`visit_weights`](VisitWeights::visit_weights) of a matrix that can be rounded, whose columns are the last axis.
+    pub(crate) fn visit_matrix(&mut self, visit: WeightVisitor<'_, E>) {
+        visit(&mut self.values, Some(self.width));
+    }
+
+    /// The matrix, if it is rounded.
+    pub(crate) fn quantized(&self) -> Option<&QuantizedMatrix> {
+        self.values.quantized()
+    }
+
+    /// What products with them multiply.
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.values.dtype()
+    }
+
     /// The numbers as a matrix, whose columns are the last axis.
     pub fn matrix(&self) -> Matrix<'_, E> {
         Matrix::new(&self.values, self.rows, self.width)

@@ -4,12 +4,19 @@ use dfdx::{
     shapes::{Rank1, Rank2},
     tensor::{Tape, Tensor},
 };
+use smallvec::SmallVec;
 
-use super::arena::{Flat, Numbers};
-use super::{GradTarget, Gradients, Operation, Slot, VisitSlot, WantsGradient};
+use super::arena::{Numbers, Unread};
+use super::{
+    GradTarget, Gradients, Operation, Slot, VisitSlot, VisitWeights, WantsGradient, WeightVisitor,
+};
 use crate::{
     Backend, Element,
-    kernel::{Buffer, Matrix, MatrixMut, linear, linear_parts, packed_linear::PackedWeights},
+    kernel::{
+        Buffer, Dtype, Matrix, MatrixMut, linear, linear_parts,
+        packed_linear::PackedWeights,
+        quantized::{self, QuantizedMatrix},
+    },
     simd::{Initial, WriteMode},
 };
 
@@ -41,6 +48,8 @@ pub struct AffineMap<'a, E> {
     pub d_weight: Slot,
     /// The slot of the gradient of the bias.
     pub d_bias: Option<Slot>,
+    /// What its products multiply.
+    pub dtype: Dtype,
 }
 
 /// A list of projections whose parameters are to be packed.
@@ -51,9 +60,9 @@ pub struct ProjectionBuilder<E: Element, D: Backend<E>> {
 
 /// A projection whose parameters have no place yet.
 struct UnreadPart<E: Element, D: Backend<E>> {
-    part: Part,
-    weight: Flat<E, D>,
-    bias: Option<Flat<E, D>>,
+    outputs: usize,
+    weight: Unread<E, D>,
+    bias: Option<Unread<E, D>>,
 }
 
 impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
@@ -75,16 +84,13 @@ impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
         weight: &Tensor<Rank2<O, I>, E, D>,
         bias: Option<&Tensor<Rank1<O>, E, D>>,
     ) -> Result<Self, D::Err> {
-        let weight = operation.flat(weight.retaped::<T>())?;
-        let bias = bias
-            .map(|bias| operation.flat(bias.retaped::<T>()))
-            .transpose()?;
-        let part = Part {
+        let weight = operation.unread(weight)?;
+        let bias = bias.map(|bias| operation.unread(bias)).transpose()?;
+        self.parts.push(UnreadPart {
             outputs: O,
-            weight: operation.place(&weight),
-            bias: bias.as_ref().map(|bias| operation.place(bias)),
-        };
-        self.parts.push(UnreadPart { part, weight, bias });
+            weight,
+            bias,
+        });
         Ok(self)
     }
 
@@ -95,10 +101,19 @@ impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
         let mut weights = Vec::with_capacity(parts.len());
         let mut biases = Vec::with_capacity(parts.len());
         let mut read = Vec::with_capacity(parts.len());
-        for UnreadPart { part, weight, bias } in parts {
-            weights.push((part.outputs * input, Some((weight, part.weight))));
-            biases.push((part.outputs, bias.zip(part.bias)));
-            read.push(part);
+        for part in parts {
+            let UnreadPart {
+                outputs,
+                weight,
+                bias,
+            } = part;
+            read.push(Part {
+                outputs,
+                weight: weight.slot,
+                bias: bias.as_ref().map(|bias| bias.slot),
+            });
+            weights.push((outputs * input, Some(weight)));
+            biases.push((outputs, bias));
         }
         let (weight, bias) = operation.reserve(|arena| {
             let weight = arena.reserve(weights);
@@ -157,10 +172,20 @@ impl<E: Element> WantsGradient for Projection<E> {
     }
 }
 
+impl<E: Element> VisitWeights<E> for Projection<E> {
+    fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+        visit(&mut self.weight, Some(self.input));
+        self.bias.iter_mut().for_each(|bias| visit(bias, None));
+    }
+}
+
 impl<E: Element> Projection<E> {
+    fn outputs(&self) -> usize {
+        self.parts.iter().map(|part| part.outputs).sum()
+    }
+
     fn weight(&self) -> Matrix<'_, E> {
-        let outputs = self.parts.iter().map(|part| part.outputs).sum();
-        Matrix::new(&self.weight, outputs, self.input)
+        Matrix::new(&self.weight, self.outputs(), self.input)
     }
 
     /// The only projection.
@@ -174,33 +199,39 @@ impl<E: Element> Projection<E> {
             bias: self.bias.as_deref(),
             d_weight: part.weight,
             d_bias: part.bias,
+            dtype: self.weight.dtype(),
         }
     }
 
     /// `y = x Wᵀ + b`
     pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-        linear::forward(x, self.weight(), self.bias.as_deref(), y);
+        self.forward_with_bias(x, self.bias.as_deref(), y);
+    }
+
+    fn forward_with_bias(&self, x: Matrix<'_, E>, bias: Option<&[E]>, y: MatrixMut<'_, E>) {
+        match self.weight.quantized() {
+            None => linear::forward(x, self.weight(), bias, y, self.weight.dtype()),
+            Some(weight) => quantized::forward(x, weight.into(), bias, [y].into_iter().collect()),
+        }
     }
 
     /// `y = x Wᵀ + b`, where the columns of `y` are in matrices of one width each.
     pub fn forward_in_parts<const N: usize>(&self, x: Matrix<'_, E>, y: [MatrixMut<'_, E>; N]) {
-        linear_parts::forward(
-            x,
-            self.weight(),
-            self.bias.as_deref(),
-            y.into_iter().collect(),
-        );
+        let (bias, y) = (self.bias.as_deref(), y.into_iter().collect());
+        match self.weight.quantized() {
+            None => linear_parts::forward(x, self.weight(), bias, y, self.weight.dtype()),
+            Some(weight) => quantized::forward(x, weight.into(), bias, y),
+        }
     }
 
     /// `y = x Wᵀ`. The next pass over `y` adds the [bias](Self::bias_or_zeros).
     pub fn forward_without_bias(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-        linear::forward(x, self.weight(), None, y);
+        self.forward_with_bias(x, None, y);
     }
 
     /// The bias that [`forward_without_bias`](Self::forward_without_bias) does not add, or zeros if there is none.
     pub fn bias_or_zeros(&self) -> Buffer<E> {
-        let outputs = self.weight().rows();
-        let mut numbers = Buffer::zeros(outputs);
+        let mut numbers = Buffer::zeros(self.outputs());
         if let Some(bias) = &self.bias {
             numbers.copy_from_slice(bias);
         }
@@ -216,7 +247,7 @@ impl<E: Element> Projection<E> {
 
     /// `dx = dy W`, or `dx += dy W`
     pub fn input_gradient(&self, d_y: Matrix<'_, E>, into: WriteMode, d_x: MatrixMut<'_, E>) {
-        linear::input_gradient(d_y, self.weight(), into, d_x);
+        linear::input_gradient(d_y, self.weight(), into, d_x, self.weight.dtype());
     }
 
     /// The derivative with respect to the input.
@@ -255,6 +286,7 @@ impl<E: Element> Projection<E> {
             weight,
             d_weight,
             d_bias,
+            dtype,
             ..
         } = self.only();
         let width = weight.rows() / N;
@@ -268,12 +300,13 @@ impl<E: Element> Projection<E> {
             let d_weight = d_weight.as_deref_mut().map(|to| &mut to[numbers]);
             let d_weight = d_weight.map(|to| MatrixMut::new(to, width, self.input));
             let d_bias = d_bias.as_deref_mut().map(|to| &mut to[outputs]);
-            linear::parameter_gradients(d_y, x, WriteMode::Add, d_weight, d_bias);
+            linear::parameter_gradients(d_y, x, WriteMode::Add, d_weight, d_bias, dtype);
         }
         if let Some((numbers, mut into)) = d_x.numbers_mut(gradients) {
             let mut d_x = MatrixMut::new(numbers, x.rows(), self.input);
             for (outputs, d_y) in parts() {
-                linear::input_gradient(d_y, weight.some_rows(outputs), into, d_x.reborrow());
+                let weight = weight.some_rows(outputs);
+                linear::input_gradient(d_y, weight, into, d_x.reborrow(), dtype);
                 into = WriteMode::Add;
             }
         }
@@ -286,29 +319,56 @@ impl<E: Element> Projection<E> {
         d_y: Matrix<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
+        let dtype = self.weight.dtype();
+        // One product for all parts is faster than one for each.
+        if let Some(([d_weight, d_bias], into)) = self.write_all(gradients) {
+            let d_weight = d_weight.map(|to| MatrixMut::new(to, self.outputs(), self.input));
+            return linear::parameter_gradients(d_y, x, into, d_weight, d_bias, dtype);
+        }
         let mut start = 0;
         for part in &self.parts {
             let d_y = d_y.some_cols(start..start + part.outputs);
             let ([d_weight, d_bias], into) = gradients.write_affine(part.weight, part.bias);
             let d_weight = d_weight.map(|to| MatrixMut::new(to, part.outputs, self.input));
-            linear::parameter_gradients(d_y, x, into, d_weight, d_bias);
+            linear::parameter_gradients(d_y, x, into, d_weight, d_bias, dtype);
             start += part.outputs;
         }
+    }
+
+    /// The gradients of several parts as those of one, if they have the memory of one.
+    fn write_all<'a>(
+        &self,
+        gradients: &'a mut Gradients<E>,
+    ) -> Option<([Option<&'a mut [E]>; 2], WriteMode)> {
+        let weights: SmallVec<[_; 4]> = self.parts.iter().map(|part| part.weight).collect();
+        let biases: SmallVec<[_; 4]> = self.parts.iter().filter_map(|part| part.bias).collect();
+        let is_one = weights.len() > 1 && (biases.is_empty() || biases.len() == weights.len());
+        is_one.then(|| gradients.write_stacked(&weights, &biases))?
     }
 }
 
 /// A projection whose weights are packed, for the products of all steps of a scan. Sums have another order than those of [`Projection`].
 #[derive(Debug)]
 pub struct PackedProjection<'a, E: Element> {
-    weights: PackedWeights<E>,
+    weights: StepWeights<'a, E>,
     bias: Option<&'a [E]>,
+}
+
+#[derive(Debug)]
+enum StepWeights<'a, E: Element> {
+    Packed(PackedWeights<E>),
+    /// They are in panels already.
+    Quantized(&'a QuantizedMatrix),
 }
 
 impl<E: Element> Projection<E> {
     /// The map, packed.
     pub fn pack(&self) -> PackedProjection<'_, E> {
         PackedProjection {
-            weights: PackedWeights::transposed(self.weight()),
+            weights: match self.weight.quantized() {
+                None => StepWeights::Packed(PackedWeights::transposed(self.weight())),
+                Some(weight) => StepWeights::Quantized(weight),
+            },
             bias: self.bias.as_deref(),
         }
     }
@@ -327,8 +387,14 @@ impl<E: Element> PackedProjection<'_, E> {
 
     /// `y = x Wᵀ + b`, where the columns of `y` are in several matrices.
     pub fn forward_in_parts<const N: usize>(&self, x: Matrix<'_, E>, y: [MatrixMut<'_, E>; N]) {
-        let initial = self.bias.map_or(Initial::Zero, Initial::OfColumns);
-        self.weights.multiply(x, initial, y.into_iter().collect());
+        let y = y.into_iter().collect();
+        match &self.weights {
+            StepWeights::Packed(weights) => {
+                let initial = self.bias.map_or(Initial::Zero, Initial::OfColumns);
+                weights.multiply(x, initial, y);
+            }
+            StepWeights::Quantized(weight) => quantized::forward(x, (*weight).into(), self.bias, y),
+        }
     }
 }
 

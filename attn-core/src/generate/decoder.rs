@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::{memory::CacheMemory, tokens::NewTokens};
-use crate::{Element, fused::Array};
+use crate::{
+    Element,
+    fused::{Array, NamedTensor, VisitWeights},
+};
 
 /// A decoder of a model: type-erased access to the emitted code.
 pub trait Decoder<E: Element>: Send + Sync {
@@ -27,6 +30,9 @@ pub trait Decoder<E: Element>: Send + Sync {
 
     /// An independent continuation. It shares what the caches have so far.
     fn fork(&self) -> Box<dyn Decoder<E>>;
+
+    /// The weights, and the tensors of the model that they are, unless another decoder has them, too.
+    fn parameters(&mut self) -> Option<(&mut dyn VisitWeights<E>, &[NamedTensor])>;
 }
 
 /// The state of a layer of a model, for each sequence of a session.
@@ -99,6 +105,8 @@ impl<P: SequenceState> SequenceStates for Vec<P> {
 pub struct ModelDecoder<W, P, F> {
     /// Shared by all forks.
     pub weights: Arc<W>,
+    /// The tensors of the model that these are, in their order.
+    pub tensors: Arc<[NamedTensor]>,
     /// The state of its attentions.
     pub past: P,
     /// The emitted function.
@@ -108,7 +116,7 @@ pub struct ModelDecoder<W, P, F> {
 impl<E, W, P, F> Decoder<E> for ModelDecoder<W, P, F>
 where
     E: Element,
-    W: Send + Sync + 'static,
+    W: VisitWeights<E> + Send + Sync + 'static,
     P: SequenceState + Clone + Send + Sync + 'static,
     F: Fn(&W, &mut P, &NewTokens, &mut Array<E>) + Clone + Send + Sync + 'static,
 {
@@ -139,8 +147,14 @@ where
     fn fork(&self) -> Box<dyn Decoder<E>> {
         Box::new(Self {
             weights: self.weights.clone(),
+            tensors: self.tensors.clone(),
             past: self.past.clone(),
             decode: self.decode.clone(),
         })
+    }
+
+    fn parameters(&mut self) -> Option<(&mut dyn VisitWeights<E>, &[NamedTensor])> {
+        let weights = Arc::get_mut(&mut self.weights)?;
+        Some((weights, &self.tensors))
     }
 }

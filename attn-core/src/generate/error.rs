@@ -1,5 +1,7 @@
 //! Errors of sessions.
 
+use crate::kernel::quantized::WeightFormat;
+
 /// Why a session cannot continue, or cannot be copied. It has not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -74,6 +76,21 @@ pub enum SessionError {
         /// The fewest tokens that it can be cut to, apart from none. It is that of the tokens if the model has a state that only goes on.
         shortest: usize,
     },
+
+    /// The weights are rounded already.
+    #[error(
+        "the weights of the session are in {format:?} already: begin another one for another format"
+    )]
+    Rounded {
+        /// The format.
+        format: WeightFormat,
+    },
+
+    /// Another session has the weights, too.
+    #[error(
+        "the weights of the session are those of a fork, too: choose their format before the session is forked"
+    )]
+    SharedWeights,
 
     /// There is no memory for a copy.
     #[error("a copy of {sequences} sequences of {capacity} tokens does not fit into memory")]

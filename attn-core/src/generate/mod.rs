@@ -47,6 +47,11 @@ pub use stream::{Choices, GenerateError, Generated, Unconstrained};
 pub use text::Written;
 pub use tokens::{Capacity, NewTokens, Span};
 
+pub use crate::{
+    fused::{InexactRow, WeightReport},
+    kernel::quantized::WeightFormat,
+};
+
 /// The session of a model that has none. Callers are guarded by a trait that nothing implements.
 pub fn no_session<T>() -> T {
     unreachable!("a model that cannot go on has no session")

@@ -1,5 +1,7 @@
 //! Sessions: sequences that a model continues token by token.
 
+use std::sync::Arc;
+
 use super::{
     SessionError,
     cache::MAX_NEW,
@@ -9,8 +11,8 @@ use super::{
 };
 use crate::{
     Element, Error,
-    fused::Array,
-    kernel::{Buffer, Matrix, parallel::on_pool},
+    fused::{Array, NamedTensor, RoundedWeights, VisitWeights, WeightReport, round_weights},
+    kernel::{Buffer, Matrix, parallel::on_pool, quantized::WeightFormat},
     memory::can_allocate,
 };
 
@@ -30,6 +32,8 @@ pub struct Sessions<E: Element> {
     /// Whether a sequence was cut, so that these are not known.
     cut: Vec<bool>,
     new: NewTokens,
+    /// The weights, if they are rounded. Forks share them.
+    rounded: Option<Arc<RoundedWeights<E>>>,
 }
 
 impl<E: Element> Sessions<E> {
@@ -48,6 +52,7 @@ impl<E: Element> Sessions<E> {
             cut: vec![false; room.sequences],
             last: Array::zeros(room.sequences, [width]),
             new: NewTokens::default(),
+            rounded: None,
         }
     }
 
@@ -69,6 +74,44 @@ impl<E: Element> Sessions<E> {
                 sizes: vec![("sequences", room.sequences), ("width", width)],
             }),
         }
+    }
+
+    /// Rounds the weights to fewer bits: [`Session::weights`].
+    ///
+    /// # Errors
+    /// As [`Session::weights`].
+    pub fn weights(mut self, format: WeightFormat) -> Result<Self, SessionError> {
+        let (weights, tensors) = self.parameters()?;
+        let rounded = round_weights(weights, tensors, format);
+        Ok(self.with_rounded(rounded))
+    }
+
+    /// The weights as they were read, and the tensors of the model that they are.
+    pub(crate) fn parameters(
+        &mut self,
+    ) -> Result<(&mut dyn VisitWeights<E>, &[NamedTensor]), SessionError> {
+        if let Some(WeightReport { format, .. }) = self.weight_report() {
+            return Err(SessionError::Rounded { format: *format });
+        }
+        self.decoder.parameters().ok_or(SessionError::SharedWeights)
+    }
+
+    /// The same with weights that were rounded in place.
+    pub(crate) fn with_rounded(self, rounded: RoundedWeights<E>) -> Self {
+        Self {
+            rounded: Some(Arc::new(rounded)),
+            ..self
+        }
+    }
+
+    /// The weights, if they are rounded.
+    pub(crate) fn rounded(&self) -> Option<&RoundedWeights<E>> {
+        self.rounded.as_deref()
+    }
+
+    /// What was lost by rounding the [`weights`](Self::weights), if they are rounded.
+    pub fn weight_report(&self) -> Option<&WeightReport> {
+        Some(&self.rounded()?.report)
     }
 
     /// Continues every sequence by one token, sequence `i` by `tokens[i]`. Returns the results, `[sequences, width]`.
@@ -355,6 +398,7 @@ impl<E: Element> Sessions<E> {
             cut: self.cut.clone(),
             last: self.last.copy(),
             new: NewTokens::default(),
+            rounded: self.rounded.clone(),
         })
     }
 }
@@ -390,6 +434,66 @@ impl<E: Element> From<Sessions<E>> for Session<E> {
 }
 
 impl<E: Element> Session<E> {
+    /// Rounds the weights of the session to int8 or bf16, so that a token reads a quarter or half as much memory: the matrices of linear layers, of
+    /// the projections of attentions, of feed-forward layers and of experts, and the rows of embeddings and of learned positions, which a tied
+    /// output shares. Other parameters stay what they are, adapters of `lora(..)` among them, as do keys and values, and what was computed of the inputs that the session was given when
+    /// it began. The model does not change, and may be dropped.
+    ///
+    /// In [`WeightFormat::Int8`], products have the same bits on every processor, however many tokens are given at a time. A row with a number that
+    /// is much larger than the others loses much: the [report](Self::weight_report) names it.
+    ///
+    /// PyTorch: `torchao.quantization.quantize_(model, Int8DynamicActivationInt8WeightConfig())`, but with 16 bits of what is multiplied with the
+    /// weights; `model.bfloat16()`.
+    ///
+    /// ```
+    /// use attn::{generate::WeightFormat::Int8, prelude::*};
+    ///
+    /// model! {
+    ///     struct Gpt<vocab = 65, d_model = 16>;
+    ///
+    ///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+    ///         let x = embedding::<vocab, d_model>(tokens);
+    ///         linear::<vocab>(x + attention::<heads = 2, mask = causal>(layer_norm(x)))
+    ///     }
+    /// }
+    ///
+    /// let gpt = Cpu::default().build_module::<Gpt, f32>();
+    /// let mut session = gpt.session(16)?.weights(Int8)?;
+    /// let report = session.weight_report().expect("the weights are rounded");
+    /// assert!(report.bytes < report.bytes_before / 2);
+    /// for row in &report.inexact {
+    ///     println!("row {} of {}: {:.1}% is lost", row.row, row.tensor, 100.0 * row.error);
+    /// }
+    /// let logits = session.prefill(&[0, 1, 2])?;
+    /// assert_eq!(logits.len(), 65);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SessionError::Rounded`] if they are rounded already, [`SessionError::SharedWeights`] if a fork of the session has them, too.
+    #[doc(alias("quantize", "int8", "bfloat16", "dtype"))]
+    pub fn weights(self, format: WeightFormat) -> Result<Self, SessionError> {
+        self.try_map(|sessions| sessions.weights(format))
+    }
+
+    /// The session with its only sequence changed.
+    pub(crate) fn try_map<Err>(
+        self,
+        f: impl FnOnce(Sessions<E>) -> Result<Sessions<E>, Err>,
+    ) -> Result<Self, Err> {
+        let sessions = f(self.sessions)?;
+        Ok(Self { sessions, ..self })
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions<E> {
+        &self.sessions
+    }
+
+    /// What was lost by rounding the [`weights`](Self::weights), if they are rounded.
+    pub fn weight_report(&self) -> Option<&WeightReport> {
+        self.sessions.weight_report()
+    }
+
     /// Continues the sequence by a token. Returns its results: the logits of the next token.
     ///
     /// # Errors

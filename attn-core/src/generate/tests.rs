@@ -4,7 +4,7 @@ use dfdx::tensor::CpuError;
 
 use super::{
     Acceptance, Beam, BeamSearch, CacheMemory, Capacity, Decoder, GenerateError, NewTokens,
-    Sampling, SamplingError, Session, SessionError, Sessions,
+    Sampling, SamplingError, Session, SessionError, Sessions, WeightFormat, WeightReport,
 };
 use crate::{Error, fused::Array};
 
@@ -45,6 +45,10 @@ impl Decoder<f64> for Table {
     fn fork(&self) -> Box<dyn Decoder<f64>> {
         Box::new(self.clone())
     }
+
+    fn quantize(&mut self, _: WeightFormat) -> Option<WeightReport> {
+        None
+    }
 }
 
 fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
@@ -79,6 +83,10 @@ impl Decoder<f64> for Remembering {
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
         Box::new(Self(self.0))
+    }
+
+    fn quantize(&mut self, _: WeightFormat) -> Option<WeightReport> {
+        None
     }
 }
 
@@ -217,6 +225,10 @@ impl Decoder<f64> for Context {
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
         Box::new(self.clone())
+    }
+
+    fn quantize(&mut self, _: WeightFormat) -> Option<WeightReport> {
+        None
     }
 }
 
@@ -596,6 +608,10 @@ impl Decoder<f64> for OnlyOn {
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
         Box::new(Self)
+    }
+
+    fn quantize(&mut self, _: WeightFormat) -> Option<WeightReport> {
+        None
     }
 }
 

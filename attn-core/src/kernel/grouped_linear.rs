@@ -15,7 +15,8 @@ use super::compiled::compiled;
 use super::linear::{self, FEW_ROWS};
 use super::multiply::{COPY, Start, add_product, copy};
 use super::parallel::{for_each, rows_per_task};
-use super::{Buffer, Matrix, MatrixMut, Pooled};
+use super::quantized::{self, QuantizedMatrix};
+use super::{Buffer, Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode};
 
 pub use self::rows::{ByGroup, RowGroups};
@@ -51,7 +52,7 @@ compiled! {
             let w = weight(w, part.group, [output, input]);
             if part.rows.len() < FEW_ROWS {
                 return to.put(0..output, WriteMode::Overwrite, |sums, _| {
-                    linear::forward(x.rows(part).read(), w, bias, sums);
+                    linear::forward(x.rows(part).read(), w, bias, sums, Dtype::Model);
                 });
             }
             let start = Start::bias(bias);
@@ -67,6 +68,31 @@ compiled! {
                     });
                 });
             }
+        });
+    }
+
+    /// [`forward`] with rounded weights, `[groups * out, in]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit, or an id is no group.
+    #[track_caller]
+    pub fn forward_quantized<E>(
+        x: Matrix<'_, E>,
+        w: &QuantizedMatrix,
+        bias: Option<&[E]>,
+        groups: RowGroups<'_>,
+        y: MatrixMut<'_, E>,
+    ) {
+        let output = y.cols();
+        let x = input_of(x, groups);
+        let sorted = Sorted::new(groups);
+        map_rows(&sorted, groups.by_group.result, WriteMode::Overwrite, y, |part, mut to| {
+            let bias = bias.map(|bias| of_group(bias, part.group, output));
+            let w = w.some_rows(part.group * output..(part.group + 1) * output);
+            to.put(0..output, WriteMode::Overwrite, |sums, _| {
+                let sums = [sums].into_iter().collect();
+                quantized::forward(x.rows(part).read(), w.clone(), bias, sums);
+            });
         });
     }
 
@@ -152,7 +178,7 @@ compiled! {
             for part in part.chunks(PART) {
                 let [d_y, x] = [d_y.rows(part), x.rows(part)];
                 let d_w = d_w.as_mut().map(MatrixMut::reborrow);
-                linear::parameter_gradients(d_y.read(), x.read(), WriteMode::Add, d_w, d_b.as_deref_mut());
+                linear::parameter_gradients(d_y.read(), x.read(), WriteMode::Add, d_w, d_b.as_deref_mut(), Dtype::Model);
             }
         });
     }

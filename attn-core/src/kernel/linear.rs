@@ -8,13 +8,16 @@
 //! ```
 //!
 //! The matrices may be columns of wider ones: a row must be contiguous, and rows may have any stride.
+//!
+//! With [`Dtype::Bf16`], both operands of each of the three products are rounded. `b` and `db` are not.
 
 use super::compiled::compiled;
 use super::multiply::{Start, multiply};
 use super::outer_products::{column_sums, outer_products};
 use super::packed::{Transposed, multiply_packed};
 use super::parallel::{SMALL, for_each, threads};
-use super::{Matrix, MatrixMut, Pooled};
+use super::rounded::multiply_rounded;
+use super::{Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::{Initial, WriteMode, dots_of_rows};
 
 /// With fewer rows than this, the weights are read where they stand. For more rows, copying them to contiguous rows for `gemm` costs
@@ -41,6 +44,7 @@ compiled! {
         w: Matrix<'_, E>,
         bias: Option<&[E]>,
         y: MatrixMut<'_, E>,
+        dtype: Dtype,
     ) {
         assert!(
             x.rows() == y.rows() && x.cols() == w.cols() && w.rows() == y.cols(),
@@ -56,11 +60,11 @@ compiled! {
             bias.is_none_or(|bias| bias.len() == y.cols()),
             "one bias per output"
         );
-        if x.rows() < FEW_ROWS {
-            multiply_rows(x, w, Start::bias(bias), y);
-        } else {
-            let initial = bias.map_or(Initial::Zero, Initial::OfColumns);
-            multiply_packed([y], initial, x, &Transposed(w));
+        let initial = bias.map_or(Initial::Zero, Initial::OfColumns);
+        match dtype {
+            Dtype::Bf16 => multiply_rounded([y], initial, x, &Transposed(w), &mut []),
+            Dtype::Model if x.rows() < FEW_ROWS => multiply_rows(x, w, Start::bias(bias), y),
+            Dtype::Model => multiply_packed([y], initial, x, &Transposed(w)),
         }
     }
 
@@ -74,8 +78,22 @@ compiled! {
         w: Matrix<'_, E>,
         into: WriteMode,
         d_x: MatrixMut<'_, E>,
+        dtype: Dtype,
     ) {
-        multiply(d_x, into.into(), d_y, w);
+        match dtype {
+            Dtype::Model => multiply(d_x, into.into(), d_y, w),
+            Dtype::Bf16 => {
+                assert!(
+                    d_y.cols() == w.rows() && w.cols() == d_x.cols(),
+                    "weights ({} x {}) map gradients of {} numbers to {}",
+                    w.rows(),
+                    w.cols(),
+                    d_y.cols(),
+                    d_x.cols()
+                );
+                multiply_rounded([d_x], into.into(), d_y, &w, &mut []);
+            }
+        }
     }
 
     /// `dW = dyᵀ x` and `db = Σ rows of dy`, or `dW += ..` and `db += ..`, those of the two that are there, for `d_y [n, out]`, `x [n, in]`,
@@ -90,9 +108,10 @@ compiled! {
         into: WriteMode,
         d_w: Option<MatrixMut<'_, E>>,
         d_b: Option<&mut [E]>,
+        dtype: Dtype,
     ) {
         match (d_w, d_b) {
-            (Some(d_w), d_b) => outer_products(d_w, into, d_y, x, d_b.unwrap_or_default()),
+            (Some(d_w), d_b) => outer_products(d_w, into, d_y, x, d_b.unwrap_or_default(), dtype),
             (None, Some(d_b)) => column_sums(into, d_y, d_b),
             (None, None) => {}
         }
@@ -128,6 +147,45 @@ mod tests {
     use crate::kernel::testing::{
         Absolute, LENGTHS, assert_close, noise, same_for_all_threads, slopes, wide,
     };
+    use crate::simd::Pair;
+
+    #[test]
+    fn all_three_products_round_both_operands() {
+        let bf16 = |x: f32| Pair::new(x, 0.0).numbers()[0];
+        for n in [1, FEW_ROWS - 1, 100] {
+            let [width, outputs] = [33, 70];
+            // Integers with more digits than bf16 has, whose sums of products are exact in f32.
+            let numbers = |len: usize, seed: u64| -> Vec<f32> {
+                noise::<f32>(len, seed)
+                    .iter()
+                    .map(|x| (x * 511.0).round())
+                    .collect()
+            };
+            let all = [n * width, outputs * width, n * outputs];
+            let [x, w, d_y] = [0, 1, 2].map(|i| numbers(all[i], i as u64));
+            let rounded = [&x, &w, &d_y].map(|of| of.iter().map(|x| bf16(*x)).collect::<Vec<_>>());
+            assert!(rounded.iter().zip([&x, &w, &d_y]).all(|(a, b)| a != b));
+            let of = |x: &[f32], w: &[f32], d_y: &[f32], dtype: Dtype| {
+                let x = Matrix::new(x, n, width);
+                let w = Matrix::new(w, outputs, width);
+                let d_y = Matrix::new(d_y, n, outputs);
+                let (mut y, mut d_x) = (vec![f32::NAN; n * outputs], vec![f32::NAN; n * width]);
+                let mut d_w = vec![f32::NAN; outputs * width];
+                forward(x, w, None, MatrixMut::new(&mut y, n, outputs), dtype);
+                let to = MatrixMut::new(&mut d_x, n, width);
+                input_gradient(d_y, w, WriteMode::Overwrite, to, dtype);
+                let to = MatrixMut::new(&mut d_w, outputs, width);
+                parameter_gradients(d_y, x, WriteMode::Overwrite, Some(to), None, dtype);
+                [y, d_x, d_w]
+            };
+            let [rx, rw, rd] = &rounded;
+            assert_eq!(
+                of(&x, &w, &d_y, Dtype::Bf16),
+                of(rx, rw, rd, Dtype::Model),
+                "{n} rows"
+            );
+        }
+    }
 
     /// Every number of rows with every width, and with every number of outputs.
     fn shapes() -> impl Iterator<Item = [usize; 3]> {
@@ -168,7 +226,7 @@ mod tests {
             for biased in [false, true] {
                 let mut y = vec![f32::NAN; n * outputs];
                 let bias = biased.then_some(&bias[..]);
-                forward(x, w, bias, MatrixMut::new(&mut y, n, outputs));
+                forward(x, w, bias, MatrixMut::new(&mut y, n, outputs), Dtype::Model);
                 let want = naive(x64, w64, biased.then_some(&bias64[..]));
                 // 129 products of at most 1, each rounded to 6e-8.
                 let what = format!("{n} rows, {width} to {outputs}");
@@ -200,6 +258,7 @@ mod tests {
                 w,
                 WriteMode::Overwrite,
                 MatrixMut::new(&mut d_x, n, width),
+                Dtype::Model,
             );
             let term = |i, k| (0..outputs).map(|o| d.get(i, o) * w.get(o, k)).sum();
             near(&d_x, &term, width);
@@ -207,7 +266,7 @@ mod tests {
             let mut d_w = vec![1.0; outputs * width];
             let mut d_b = vec![1.0; outputs];
             let to = MatrixMut::new(&mut d_w, outputs, width);
-            parameter_gradients(d, x, WriteMode::Add, Some(to), Some(&mut d_b));
+            parameter_gradients(d, x, WriteMode::Add, Some(to), Some(&mut d_b), Dtype::Model);
             let term = |o, k| 1.0 + (0..n).map(|i| d.get(i, o) * x.get(i, k)).sum::<f64>();
             near(&d_w, &term, width);
             let term = |o, _| 1.0 + (0..n).map(|i| d.get(i, o)).sum::<f64>();
@@ -233,11 +292,11 @@ mod tests {
             let mut d_x = vec![f64::NAN; n * width];
             let matrix = Matrix::new(&w, outputs, width);
             let to = MatrixMut::new(&mut d_x, n, width);
-            input_gradient(d, matrix, WriteMode::Overwrite, to);
+            input_gradient(d, matrix, WriteMode::Overwrite, to, Dtype::Model);
             let want = slopes(&x, |x| loss(x, &w, &bias));
             assert_close("input", &d_x, &want, Absolute(1e-8));
             let to = MatrixMut::new(&mut d_x, n, width);
-            input_gradient(d, matrix, WriteMode::Add, to);
+            input_gradient(d, matrix, WriteMode::Add, to, Dtype::Model);
             let twice: Vec<f64> = want.iter().map(|x| 2.0 * x).collect();
             assert_close("input, added", &d_x, &twice, Absolute(1e-8));
 
@@ -245,7 +304,14 @@ mod tests {
             let to = MatrixMut::new(&mut d_w, outputs, width);
             let mut d_b = vec![1.0; outputs];
             let rows = Matrix::new(&x, n, width);
-            parameter_gradients(d, rows, WriteMode::Add, Some(to), Some(&mut d_b));
+            parameter_gradients(
+                d,
+                rows,
+                WriteMode::Add,
+                Some(to),
+                Some(&mut d_b),
+                Dtype::Model,
+            );
             let want = slopes(&w, |w| loss(&x, w, &bias));
             let want: Vec<f64> = want.iter().map(|x| 1.0 + x).collect();
             assert_close("weights", &d_w, &want, Absolute(1e-8));
@@ -272,6 +338,7 @@ mod tests {
                 Matrix::new(&w, outputs, width),
                 Some(&bias),
                 MatrixMut::new(&mut y, n, outputs),
+                Dtype::Model,
             );
             for (i, y) in y.iter().enumerate() {
                 let o = i % outputs;
@@ -294,18 +361,32 @@ mod tests {
             let d_y = Matrix::new(&d_y, n, outputs);
             same_for_all_threads(|| {
                 let mut y = vec![0.0; n * outputs];
-                forward(x, w, Some(&bias), MatrixMut::new(&mut y, n, outputs));
+                forward(
+                    x,
+                    w,
+                    Some(&bias),
+                    MatrixMut::new(&mut y, n, outputs),
+                    Dtype::Model,
+                );
                 let mut d_x = vec![0.0; n * width];
                 input_gradient(
                     d_y,
                     w,
                     WriteMode::Overwrite,
                     MatrixMut::new(&mut d_x, n, width),
+                    Dtype::Model,
                 );
                 let mut d_w = vec![0.0; outputs * width];
                 let mut d_b = vec![0.0; outputs];
                 let to = MatrixMut::new(&mut d_w, outputs, width);
-                parameter_gradients(d_y, x, WriteMode::Add, Some(to), Some(&mut d_b));
+                parameter_gradients(
+                    d_y,
+                    x,
+                    WriteMode::Add,
+                    Some(to),
+                    Some(&mut d_b),
+                    Dtype::Model,
+                );
                 (y, d_x, d_w, d_b)
             });
         }

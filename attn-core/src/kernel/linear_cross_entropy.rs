@@ -29,7 +29,7 @@ use super::cross_entropy::{Loss, Options, Scale};
 use super::index::{OutOfRange, check_but};
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
-use super::{Buffer, Kernels, Matrix, MatrixMut, linear};
+use super::{Buffer, Dtype, Kernels, Matrix, MatrixMut, linear};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Real, Vector, WriteMode, math, run};
 
@@ -88,6 +88,8 @@ pub struct Classified<'a, E> {
     pub targets: &'a [usize],
     /// Which targets count, and how much is spread over all classes.
     pub options: Options,
+    /// What the products multiply.
+    pub dtype: Dtype,
 }
 
 /// Where gradients go.
@@ -280,7 +282,7 @@ impl<'a, E: Kernels> Classified<'a, E> {
     /// The logits of some classes.
     fn logits(&self, classes: Range<usize>, to: MatrixMut<'_, E>) {
         let bias = self.bias.map(|bias| &bias[classes.clone()]);
-        linear::forward(self.x, self.weight.some_rows(classes), bias, to);
+        linear::forward(self.x, self.weight.some_rows(classes), bias, to, self.dtype);
     }
 
     fn backward(self, logits: &mut [E], lse: &[E], scale: Scale<'_, E>, mut to: Gradients<'_, E>) {
@@ -328,14 +330,22 @@ impl<'a, E: Kernels> Classified<'a, E> {
                 });
             });
             let weight = self.weight.some_rows(classes.clone());
-            linear::input_gradient(block.as_ref(), weight, to.into, to.x.reborrow());
+            let d_x = to.x.reborrow();
+            linear::input_gradient(block.as_ref(), weight, to.into, d_x, self.dtype);
             to.into = WriteMode::Add;
             let d_weight = to.weight.as_deref_mut().map(|weight| {
                 let some = &mut weight[classes.start * width..classes.end * width];
                 MatrixMut::new(some, classes.len(), width)
             });
             let d_bias = to.bias.as_deref_mut().map(|bias| &mut bias[classes]);
-            linear::parameter_gradients(block.as_ref(), self.x, WriteMode::Add, d_weight, d_bias);
+            linear::parameter_gradients(
+                block.as_ref(),
+                self.x,
+                WriteMode::Add,
+                d_weight,
+                d_bias,
+                self.dtype,
+            );
         }
     }
 

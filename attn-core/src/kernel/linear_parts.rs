@@ -6,7 +6,7 @@ use super::compiled::compiled;
 use super::linear::{self, FEW_ROWS, blocks};
 use super::multiply::Start;
 use super::parallel::for_each;
-use super::{Matrix, MatrixMut};
+use super::{Dtype, Matrix, MatrixMut};
 use crate::simd::dots_of_rows;
 
 /// The matrices of a few parts.
@@ -21,7 +21,13 @@ compiled! {
     /// # Panics
     /// If the shapes do not fit.
     #[track_caller]
-    pub fn forward<E>(x: Matrix<'_, E>, w: Matrix<'_, E>, bias: Option<&[E]>, y: Parts<'_, E>) {
+    pub fn forward<E>(
+        x: Matrix<'_, E>,
+        w: Matrix<'_, E>,
+        bias: Option<&[E]>,
+        y: Parts<'_, E>,
+        dtype: Dtype,
+    ) {
         let width = w.rows() / y.len().max(1);
         let fits = |y: &MatrixMut<'_, E>| y.rows() == x.rows() && y.cols() == width;
         assert!(
@@ -36,11 +42,11 @@ compiled! {
             x.cols()
         );
         let parts = y.into_iter().enumerate().map(|(part, y)| (part * width, y));
-        if x.rows() >= FEW_ROWS {
+        if x.rows() >= FEW_ROWS || dtype == Dtype::Bf16 {
             return parts.for_each(|(first, y)| {
                 let outputs = first..first + y.cols();
                 let bias = bias.map(|bias| &bias[outputs.clone()]);
-                linear::forward(x, w.some_rows(outputs), bias, y);
+                linear::forward(x, w.some_rows(outputs), bias, y, dtype);
             });
         }
         // Every thread has a block of each part.
@@ -89,11 +95,16 @@ mod tests {
     use crate::kernel::testing::{noise, on_every_isa, same_for_all_threads};
 
     /// Three parts, one behind the other.
-    fn in_parts(x: Matrix<'_, f32>, w: Matrix<'_, f32>, bias: Option<&[f32]>) -> Vec<f32> {
+    fn in_parts(
+        x: Matrix<'_, f32>,
+        w: Matrix<'_, f32>,
+        bias: Option<&[f32]>,
+        dtype: Dtype,
+    ) -> Vec<f32> {
         let [rows, width] = [x.rows(), w.rows() / 3];
         let mut y = [(); 3].map(|()| vec![f32::NAN; rows * width]);
         let parts = y.iter_mut().map(|y| MatrixMut::new(y, rows, width));
-        forward(x, w, bias, parts.collect());
+        forward(x, w, bias, parts.collect(), dtype);
         y.concat()
     }
 
@@ -102,7 +113,9 @@ mod tests {
         for rows in [8, 60] {
             let (x, w) = (noise::<f32>(rows * 300, 1), noise::<f32>(3 * 130 * 300, 2));
             let [x, w] = [Matrix::new(&x, rows, 300), Matrix::new(&w, 390, 300)];
-            same_for_all_threads(|| in_parts(x, w, None));
+            for dtype in [Dtype::Model, Dtype::Bf16] {
+                same_for_all_threads(|| in_parts(x, w, None, dtype));
+            }
         }
     }
 
@@ -115,15 +128,19 @@ mod tests {
                     .map(|(len, seed)| noise::<f32>(len, seed));
                 let x = Matrix::new(&x, rows, input);
                 let w = Matrix::new(&w, 3 * width, input);
-                for bias in [None, Some(&bias[..])] {
+                for (bias, dtype) in [
+                    (None, Dtype::Model),
+                    (Some(&bias[..]), Dtype::Model),
+                    (Some(&bias[..]), Dtype::Bf16),
+                ] {
                     let mut want = vec![f32::NAN; 3 * rows * width];
                     for (part, want) in want.chunks_mut((rows * width).max(1)).enumerate() {
                         let outputs = part * width..(part + 1) * width;
                         let bias = bias.map(|bias| &bias[outputs.clone()]);
                         let want = MatrixMut::new(want, rows, width);
-                        linear::forward(x, w.some_rows(outputs), bias, want);
+                        linear::forward(x, w.some_rows(outputs), bias, want, dtype);
                     }
-                    let got = in_parts(x, w, bias);
+                    let got = in_parts(x, w, bias, dtype);
                     assert_eq!(got, want, "{rows} rows of {input} to 3 x {width}");
                     let columns = |part: usize| {
                         let each = rows * width;
@@ -150,6 +167,6 @@ mod tests {
         let w = Matrix::new(&[0.0; 8], 4, 2);
         let (mut a, mut b) = ([0.0; 2], [0.0; 1]);
         let y = [MatrixMut::new(&mut a, 1, 2), MatrixMut::new(&mut b, 1, 1)];
-        forward(x, w, None, y.into_iter().collect());
+        forward(x, w, None, y.into_iter().collect(), Dtype::Model);
     }
 }

@@ -41,8 +41,10 @@ mod panel;
 pub mod parallel;
 pub mod permute;
 pub mod pool;
+pub mod quantized;
 pub mod rank;
 pub mod reduce;
+mod rounded;
 pub mod row_shares;
 pub mod rows;
 pub mod sinusoid;
@@ -56,6 +58,7 @@ pub mod windows;
 pub use crate::simd::{Matrix, MatrixMut, Real};
 pub use index::OutOfRange;
 pub use pool::{Buffer, Pooled};
+pub use rounded::Dtype;
 
 /// A number that there are kernels for.
 pub trait Kernels:
@@ -96,6 +99,7 @@ pub trait Kernels:
     + packed_linear::PackedLinear<Self>
     + pad::Pad<Self>
     + permute::Permute<Self>
+    + quantized::Quantized<Self>
     + rank::Ranks<Self>
     + reduce::Reductions<Self>
     + sinusoid::Sinusoid<Self>

@@ -63,6 +63,15 @@ impl<T> Gain<T> {
         }
     }
 
+    /// The same with a mutable reference.
+    pub fn as_mut(&mut self) -> Gain<&mut T> {
+        match self {
+            Self::One => Gain::One,
+            Self::Factor(learned) => Gain::Factor(learned),
+            Self::OnePlus(learned) => Gain::OnePlus(learned),
+        }
+    }
+
     /// With something else for what is learned.
     pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Gain<U> {
         match self {

@@ -22,7 +22,7 @@ const DEPTHS: usize = 512;
 /// The least rows of a part, unless there are fewer: all parts of the same columns pack these.
 const LEAST_ROWS: usize = 48;
 /// The tiles whose rows are summed at a time: with all depths of a block, a part of a second-level cache.
-const SUMMED_TILES: usize = 8;
+pub(super) const SUMMED_TILES: usize = 8;
 /// The most bytes between rows that are read where they stand. Of rows that are further apart, each depth is in a page of its own, and copying
 /// them first is faster.
 const NEAR: usize = 4096;
@@ -96,27 +96,9 @@ pub(super) fn multiply_and_sum<'a, E: Pooled, C: Columns<E>>(
     columns: &C,
     sums: &'a mut [E],
 ) {
-    let to: Pieces<'_, E> = to.into_iter().collect();
-    assert!(
-        to.iter().all(|to| to.rows() == rows.rows()),
-        "the products of {} rows in {to:?}",
-        rows.rows()
-    );
-    assert!(
-        sums.is_empty() || sums.len() == rows.rows(),
-        "{} sums of {} rows",
-        sums.len(),
-        rows.rows()
-    );
-    match initial {
-        Initial::OfRows(of) => assert_eq!(of.len(), rows.rows(), "a number for each row"),
-        Initial::OfColumns(of) => {
-            let all = to.iter().map(MatrixMut::cols).sum::<usize>();
-            assert_eq!(of.len(), all, "a number for each column");
-        }
-        Initial::Zero | Initial::Old => {}
-    }
-    let parts = parts(to, rows, C::PANELS_OF_A_THREAD, sums);
+    let to = to.into_iter().collect();
+    let panel = panel_columns::<E>() * rows.cols().clamp(1, DEPTHS) * size_of::<E>();
+    let parts = parts(to, initial, rows, C::PANELS_OF_A_THREAD, panel, sums);
     for_each(parts, |part: Part<'_, E>| {
         part.multiply(initial, rows, columns);
     });
@@ -126,23 +108,44 @@ pub(super) fn multiply_and_sum<'a, E: Pooled, C: Columns<E>>(
 pub(super) type Pieces<'a, E> = SmallVec<[MatrixMut<'a, E>; 4]>;
 
 /// Some rows and columns of a result.
-struct Part<'a, E> {
-    rows: Range<usize>,
-    columns: Range<usize>,
-    to: Pieces<'a, E>,
+pub(super) struct Part<'a, E> {
+    pub(super) rows: Range<usize>,
+    pub(super) columns: Range<usize>,
+    pub(super) to: Pieces<'a, E>,
     /// The sums of the rows, if this part computes them.
-    sums: &'a mut [E],
+    pub(super) sums: &'a mut [E],
 }
 
-/// Cuts a result into parts of whole vectors, about the same number for each thread. One thread computes a small product.
-fn parts<'a, E: Pooled>(
+/// Cuts the result of a product into parts of whole vectors, about the same number for each thread. One thread computes a small product. A packed
+/// panel takes so many bytes.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub(super) fn parts<'a, E: Pooled>(
     to: Pieces<'a, E>,
+    initial: Initial<'_, E>,
     rows: Matrix<'_, E>,
     panels_of_a_thread: usize,
+    panel: usize,
     mut sums: &'a mut [E],
 ) -> Vec<Part<'a, E>> {
     let count = rows.rows();
     let all = to.iter().map(MatrixMut::cols).sum::<usize>();
+    assert!(
+        to.iter().all(|to| to.rows() == count),
+        "the products of {count} rows in {to:?}"
+    );
+    assert!(
+        sums.is_empty() || sums.len() == count,
+        "{} sums of {count} rows",
+        sums.len()
+    );
+    match initial {
+        Initial::OfRows(of) => assert_eq!(of.len(), count, "a number for each row"),
+        Initial::OfColumns(of) => assert_eq!(of.len(), all, "a number for each column"),
+        Initial::Zero | Initial::Old => {}
+    }
     let panels = all.div_ceil(panel_columns::<E>());
     let threads = match count * rows.cols() * all.max(1) <= FEW_MULTIPLICATIONS {
         true => 1,
@@ -151,8 +154,7 @@ fn parts<'a, E: Pooled>(
     let by_columns = (panels / panels_of_a_thread).clamp(1, threads);
     let by_rows = threads.div_ceil(by_columns).min(count / LEAST_ROWS).max(1);
     let by_columns = threads.div_ceil(by_rows);
-    let bytes = panel_columns::<E>() * rows.cols().clamp(1, DEPTHS) * size_of::<E>();
-    let most = (STRIP / bytes).max(1);
+    let most = (STRIP / panel).max(1);
     let strips_of = panels.div_ceil(most).next_multiple_of(by_columns);
     let strips = strips(to, all, vector_columns::<E>(), strips_of.min(panels).max(1));
     let height = count.div_ceil(by_rows).next_multiple_of(TILE_ROWS).max(1);
@@ -202,7 +204,7 @@ pub(super) fn strips<'a, E: Pooled>(
 }
 
 /// Cuts pieces of so many rows into chunks of rows.
-fn row_chunks<'a, E>(
+pub(super) fn row_chunks<'a, E>(
     to: Pieces<'a, E>,
     rows: usize,
     height: usize,
@@ -239,7 +241,7 @@ impl<E: Pooled> Part<'_, E> {
                 }
             };
             let rows = rows.some_cols(depths);
-            if sums.to.is_empty() {
+            if sums.is_empty() {
                 multiply_panels(&mut self.to, initial, rows, columns);
             } else {
                 self.multiply_and_sum(initial, rows, columns, &mut sums);
@@ -282,7 +284,7 @@ impl<E: Pooled> Part<'_, E> {
 }
 
 /// Sums of rows whose numbers come in blocks of depths.
-struct Sums<'a, E> {
+pub(super) struct Sums<'a, E> {
     to: &'a mut [E],
     into: WriteMode,
     /// There may be many blocks.
@@ -290,7 +292,7 @@ struct Sums<'a, E> {
 }
 
 impl<'a, E: Pooled> Sums<'a, E> {
-    fn new(to: &'a mut [E], initial: Initial<'_, E>) -> Self {
+    pub(super) fn new(to: &'a mut [E], initial: Initial<'_, E>) -> Self {
         let into = match initial {
             Initial::Zero => WriteMode::Overwrite,
             _ => WriteMode::Add,
@@ -299,7 +301,11 @@ impl<'a, E: Pooled> Sums<'a, E> {
         Self { to, into, totals }
     }
 
-    fn add(&mut self, rows: Matrix<'_, E>, which: Range<usize>) {
+    pub(super) fn is_empty(&self) -> bool {
+        self.to.is_empty()
+    }
+
+    pub(super) fn add(&mut self, rows: Matrix<'_, E>, which: Range<usize>) {
         let mut sums = Buffer::uninit(which.len());
         let depth = rows.cols();
         for first in (0..depth).step_by(SUMMED) {
@@ -312,7 +318,7 @@ impl<'a, E: Pooled> Sums<'a, E> {
         }
     }
 
-    fn write(self) {
+    pub(super) fn write(self) {
         for (to, total) in self.to.iter_mut().zip(self.totals) {
             let total = E::of_f64(total);
             *to = match self.into {

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, Once, PoisonError};
 
 use crate::memory::{self, AllocationGuard};
-use crate::simd::Real;
+use crate::simd::{PairSums, Real};
 
 /// The bytes of a cache line and of the widest vector. Buffers are aligned to it.
 const ALIGNMENT: usize = 64;
@@ -84,7 +84,10 @@ impl<E: Pooled> DerefMut for Buffer<E> {
 
 impl<E: Pooled> Drop for Buffer<E> {
     fn drop(&mut self) {
-        E::pool().give_back(std::mem::take(&mut self.memory));
+        // That of a released buffer is gone.
+        if !self.memory.is_empty() {
+            E::pool().give_back(std::mem::take(&mut self.memory));
+        }
     }
 }
 
@@ -94,8 +97,16 @@ impl<E: Pooled> Debug for Buffer<E> {
     }
 }
 
+impl<E: Pooled> Buffer<E> {
+    /// Gives the memory back to the system instead of the pool, for numbers that there will be no others of.
+    pub fn release(mut self) {
+        let memory = std::mem::take(&mut self.memory);
+        E::pool().lock().in_use -= memory.len();
+    }
+}
+
 /// A number that there is a pool of buffers for.
-pub trait Pooled: Real {
+pub trait Pooled: PairSums {
     /// The pool of the process.
     #[doc(hidden)]
     fn pool() -> &'static Pool<Self>;
@@ -228,6 +239,21 @@ fn size_class(len: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn released_memory_is_not_in_the_pool() {
+        // No other test uses this length.
+        const LEN: usize = 98_765;
+        let is_there = || {
+            let free = f64::pool().lock();
+            free.find(LEN + ALIGNMENT / size_of::<f64>(), None)
+                .is_some()
+        };
+        drop(Buffer::<f64>::exact(LEN));
+        assert!(is_there());
+        Buffer::<f64>::exact(LEN).release();
+        assert!(!is_there());
+    }
 
     #[test]
     fn memory_is_reused() {

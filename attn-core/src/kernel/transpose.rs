@@ -2,7 +2,7 @@
 
 use super::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, WriteMode, run};
+use crate::simd::{Kernel, Vector, WriteMode, prefetch, run};
 
 /// The lanes of the widest vector.
 pub(super) const MAX_LANES: usize = 16;
@@ -48,7 +48,13 @@ pub(super) fn transpose_here<V: Vector>(
 ) {
     // The loop is along the rows of the result, so that few rows are written at a time.
     for col in (0..x.cols()).step_by(V::LANES) {
+        let next = col + V::LANES..x.cols().min(col + 2 * V::LANES);
         for row in (0..x.rows()).step_by(V::LANES) {
+            // The squares beside these are read next: short pieces far apart.
+            if !next.is_empty() {
+                let rows = row..x.rows().min(row + V::LANES);
+                rows.for_each(|row| prefetch(&x.row(row)[next.clone()]));
+            }
             transpose_square::<V>(x, to, (row, col), into);
         }
     }

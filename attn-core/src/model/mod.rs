@@ -11,12 +11,14 @@
 //! - `opaque`: modules that are known only by their type.
 //! - `outline`: the names of what a model runs.
 //! - `inputs`: the sizes of named axes, and equalities of constants.
+//! - `named`: the parameters of a model by their names.
 //! - `results`: several results with one history.
 //! - `seeds`: those of dropouts that are computed again.
 //! - `summary`: a model as a table.
 //! - `weights`: the parameters of a model that runs as one operation.
 
 mod inputs;
+mod named;
 mod opaque;
 mod outline;
 mod pass;
@@ -29,6 +31,7 @@ pub use inputs::{
     asserted, axis, check_at_least, check_axis, check_ids_below, check_length, check_multiple,
     count_targets, num_elements, rows,
 };
+pub use named::read_named_weights;
 pub use opaque::{Built, count};
 pub use outline::Outline;
 pub use pass::{Pass, on};

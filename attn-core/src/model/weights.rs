@@ -5,7 +5,8 @@ use dfdx::{nn::modules::Repeated, tensor::Tape};
 use crate::{
     Backend, Element, Error,
     fused::{
-        Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer, WantsGradient,
+        Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer, VisitWeights,
+        WantsGradient,
     },
     kernel::{Matrix, MatrixMut, dropout::Dropout},
     random::{DrawSeeds, Part, Seed},
@@ -14,7 +15,7 @@ use crate::{
 /// A layer on slices.
 pub trait FusedLayer<E: Element> {
     /// The values of its parameters, and the slots of their gradients.
-    type Weights: WantsGradient;
+    type Weights: WantsGradient + VisitWeights<E>;
 }
 
 /// A layer whose parameters a model reads.

@@ -42,6 +42,8 @@
 //! - It is the model for inference: dropout is left out. `f32` and `f64` have the same graph. (onnxruntime has no `Erf` in `f64`, so a model with
 //!   `gelu` runs there in `f32` alone. The tanh approximation runs in both.)
 //! - Operators are those of version 18 of the standard set, with the intermediate representation 8: onnxruntime from 1.14 on reads it.
+//! - A `grouped_linear`, and so a mixture of experts, computes the rows of all groups, and takes those that the ids choose: no operator has rows of
+//!   several matrices.
 //! - A query that attends to no key has the result 0, as here; ONNX's `Softmax` alone would give NaN.
 //! - Ids that are too large are errors of the runtime. Lengths and ids are not checked against each other as a forward pass does.
 //!
@@ -52,7 +54,7 @@
 //! | operation | why, and what to do |
 //! | --- | --- |
 //! | `scan` | a loop with a number of steps that only the call knows: export the step as a function, and loop outside |
-//! | `grouped_linear`, and so mixtures of experts | rows are sorted by their groups when the model runs: compute all groups with `einsum`, and select by `one_hot` |
+//! | `grouped_linear` with a `capacity_factor` | rows are dropped in the order of the call: export it without a capacity |
 //! | `normalizer = sparsemax`, `entmax15` | their threshold needs all scores of a query in order: use `softmax` |
 //! | `rope` with `scaling = dynamic_ntk` | its frequencies depend on the length: use `ntk`, `yarn` or `llama3` |
 //! | `scatter_add` | runtimes differ in sums at equal indices: use `einsum` with the `one_hot` of the indices |

@@ -263,11 +263,16 @@ impl<T> Pass<'_, T> {
 
 /// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
+    use smallvec::SmallVec;
+
     use crate::{
         Element,
         data::known,
-        fused::{AffineMap, GradTarget, Gradients, Operand, VisitSlot, WantsGradient},
-        kernel::{Matrix, MatrixMut, embedding, linear},
+        fused::{
+            AffineMap, GradTarget, Gradients, Operand, VisitSlot, VisitWeights, WantsGradient,
+            WeightVisitor,
+        },
+        kernel::{Matrix, MatrixMut, embedding, linear, quantized},
         simd::WriteMode,
     };
 
@@ -280,13 +285,19 @@ pub(crate) mod slices {
         }
     }
 
+    impl<E: Element> VisitWeights<E> for Table<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.0.visit_matrix(visit);
+        }
+    }
+
     impl<E: Element> Table<E> {
         /// Copies row `ids[i]` to row `i` of the result.
         ///
         /// # Panics
         /// If an id has no row. Callers check the ids before.
         pub fn forward(&self, ids: &[usize], to: MatrixMut<'_, E>) {
-            known(embedding::forward(ids, self.0.matrix(), to));
+            self.behind(0).forward(ids, to);
         }
 
         /// The derivative of [`forward`](Self::forward).
@@ -330,6 +341,7 @@ pub(crate) mod slices {
                 bias: None,
                 d_weight: self.0.slot(),
                 d_bias: None,
+                dtype: self.0.dtype(),
             }
         }
 
@@ -337,7 +349,10 @@ pub(crate) mod slices {
         ///
         /// Press and Wolf, "Using the output embedding to improve language models" (2016).
         pub fn project(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-            linear::forward(x, self.0.matrix(), None, y);
+            match self.0.quantized() {
+                None => linear::forward(x, self.0.matrix(), None, y, self.0.dtype()),
+                Some(table) => quantized::forward(x, table.into(), None, [y].into_iter().collect()),
+            }
         }
 
         /// The derivative of [`project`](Self::project).
@@ -350,11 +365,12 @@ pub(crate) mod slices {
         ) {
             if self.is_wanted() {
                 let to = self.0.gradient_matrix(gradients);
-                linear::parameter_gradients(d_y, x, WriteMode::Add, Some(to), None);
+                let dtype = self.0.dtype();
+                linear::parameter_gradients(d_y, x, WriteMode::Add, Some(to), None, dtype);
             }
             if let Some((numbers, into)) = d_x.numbers_mut(gradients) {
                 let to = MatrixMut::new(numbers, x.rows(), x.cols());
-                linear::input_gradient(d_y, self.0.matrix(), into, to);
+                linear::input_gradient(d_y, self.0.matrix(), into, to, self.0.dtype());
             }
         }
     }
@@ -371,9 +387,13 @@ pub(crate) mod slices {
         /// # Panics
         /// If an id has no row. Callers check the ids before.
         pub fn forward(&self, ids: &[usize], to: MatrixMut<'_, E>) {
-            let table = self.table.0.matrix();
-            let rows = table.some_rows(self.offset..table.rows());
-            known(embedding::forward(ids, rows, to));
+            let Some(quantized) = self.table.0.quantized() else {
+                let table = self.table.0.matrix();
+                let rows = table.some_rows(self.offset..table.rows());
+                return known(embedding::forward(ids, rows, to));
+            };
+            let rows: SmallVec<[usize; 16]> = ids.iter().map(|id| self.offset + id).collect();
+            quantized::copy_rows(quantized, &rows, to);
         }
 
         /// [`Table::forward_positions`]

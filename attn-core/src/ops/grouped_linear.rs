@@ -438,7 +438,10 @@ pub(crate) mod slices {
     use super::GroupedAffine;
     use crate::{
         Backend, Element,
-        fused::{GradTarget, Gradients, Operand, Operation, VisitSlot, WantsGradient},
+        fused::{
+            GradTarget, Gradients, Operand, Operation, VisitSlot, VisitWeights, WantsGradient,
+            WeightVisitor,
+        },
         kernel::{
             Matrix, MatrixMut,
             grouped_linear::{self as kernel, RowGroups},
@@ -486,6 +489,13 @@ pub(crate) mod slices {
         }
     }
 
+    impl<E: Element> VisitWeights<E> for GroupedLinear<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.weight.visit_matrix(visit);
+            self.bias.visit_weights(visit);
+        }
+    }
+
     impl<E: Element> GroupedLinear<E> {
         /// Reads the parameters.
         pub(super) fn read<const G: usize, const I: usize, const O: usize, D, T>(
@@ -511,7 +521,10 @@ pub(crate) mod slices {
         pub fn forward(&self, x: Matrix<'_, E>, routing: Routing<'_>, y: MatrixMut<'_, E>) {
             let groups = routing.of(y.rows(), self.groups);
             let bias = self.bias.as_ref().map(Operand::values);
-            kernel::forward(x, self.weight.values(), bias, groups, y);
+            match self.weight.quantized() {
+                None => kernel::forward(x, self.weight.values(), bias, groups, y),
+                Some(weight) => kernel::forward_quantized(x, weight, bias, groups, y),
+            }
         }
 
         /// The derivative of [`forward`](Self::forward).

@@ -312,6 +312,7 @@ pub(crate) mod slices {
                 bias: layer.bias,
                 targets,
                 options: self.options,
+                dtype: layer.dtype,
             }
         }
 

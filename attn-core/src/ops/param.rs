@@ -97,7 +97,9 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Operand, VisitSlot, WantsGradient, accumulate},
+        fused::{
+            Gradients, Operand, VisitSlot, VisitWeights, WantsGradient, WeightVisitor, accumulate,
+        },
     };
 
     /// A parameter of a model.
@@ -106,6 +108,12 @@ pub(crate) mod slices {
     impl<E: Element> WantsGradient for Param<E> {
         fn slots(&self, visit: VisitSlot<'_>) {
             self.0.slots(visit);
+        }
+    }
+
+    impl<E: Element> VisitWeights<E> for Param<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.0.visit_weights(visit);
         }
     }
 

@@ -46,6 +46,11 @@ macro_rules! real {
                 value as Self
             }
 
+            #[inline(always)]
+            fn of_f32(value: f32) -> Self {
+                value.into()
+            }
+
             #[inline]
             fn run_on<K: Kernel<Element = Self>>(isa: Isa, kernel: K) -> K::Output {
                 isa.assert_available();

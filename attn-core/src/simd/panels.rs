@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use super::prefetch::prefetch_line;
 use super::slice::{load_any, store_any};
-use super::{Kernel, Matrix, MatrixMut, Real, Vector, run};
+use super::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
 /// The columns of a panel: four of the widest vectors.
 pub const fn panel_columns<E>() -> usize {
@@ -41,7 +41,8 @@ const FEW_VECTORS: usize = 2;
 /// The most lanes of a tile.
 const MOST: usize = VECTORS * 16;
 
-/// The panels of the right side of a product: `[panels, depth, columns]`, packed or in a matrix.
+/// The panels of the right side of a product: `[panels, depth, columns]`, packed or in a matrix. A number may be a [`Pair`](super::Pair) of two
+/// depths.
 #[derive(Clone, Copy, Debug)]
 pub struct Panels<'a, E> {
     numbers: &'a [E],
@@ -66,7 +67,15 @@ impl<'a, E> Panels<'a, E> {
     /// If the last one is not whole.
     #[track_caller]
     pub fn new(numbers: &'a [E], depth: usize) -> Self {
-        let width = panel_columns::<E>();
+        Self::with_columns(numbers, depth, panel_columns::<E>())
+    }
+
+    /// Panels of this depth and so many columns, which are those of the [panels](panel_columns) of the sums.
+    ///
+    /// # Panics
+    /// If the last one is not whole.
+    #[track_caller]
+    pub fn with_columns(numbers: &'a [E], depth: usize, width: usize) -> Self {
         let panel = width * depth;
         assert!(
             panel == 0 || numbers.len().is_multiple_of(panel),
@@ -130,6 +139,15 @@ pub enum Initial<'a, E> {
     OfColumns(&'a [E]),
 }
 
+impl<E> From<WriteMode> for Initial<'_, E> {
+    fn from(into: WriteMode) -> Self {
+        match into {
+            WriteMode::Overwrite => Self::Zero,
+            WriteMode::Add => Self::Old,
+        }
+    }
+}
+
 impl<E> Initial<'_, E> {
     /// The numbers of some rows and columns.
     #[must_use]
@@ -156,57 +174,115 @@ pub fn multiply_panels<E: Real>(
     rows: Matrix<'_, E>,
     columns: Panels<'_, E>,
 ) {
-    let count = rows.rows();
-    let all = to.iter().map(MatrixMut::cols).sum();
-    assert!(
-        to.iter().all(|to| to.rows() == count) && rows.cols() == columns.depth,
-        "{count} rows of {} and panels of a depth of {} for {to:?}",
-        rows.cols(),
-        columns.depth
-    );
-    match initial {
-        Initial::OfRows(x) => assert_eq!(x.len(), count, "a number for each row"),
-        Initial::OfColumns(x) => assert_eq!(x.len(), all, "a number for each column"),
-        Initial::Zero | Initial::Old => {}
-    }
-    run(Product {
-        to,
-        initial,
-        rows,
-        columns,
-        all,
-    });
+    run(Product::new(to, initial, rows, columns));
 }
 
-struct Product<'a, 'b, E> {
+/// How the numbers of both sides are multiplied, and added to sums.
+pub(super) trait Factors<V: Vector> {
+    /// A number of either side.
+    type Number: Copy;
+    /// A number for each lane.
+    type Lanes: Copy;
+
+    /// A number in every lane.
+    fn splat(number: Self::Number) -> Self::Lanes;
+
+    /// A number for each lane of `V`. Panics if there are fewer.
+    fn load(from: &[Self::Number]) -> Self::Lanes;
+
+    /// `sum + a b`
+    fn add_product(a: Self::Lanes, b: Self::Lanes, sum: V) -> V;
+}
+
+/// The numbers of a vector, as they are.
+struct Whole;
+
+impl<V: Vector> Factors<V> for Whole {
+    type Number = V::Element;
+    type Lanes = V;
+
+    #[inline(always)]
+    fn splat(number: V::Element) -> V {
+        V::splat(number)
+    }
+
+    #[inline(always)]
+    fn load(from: &[V::Element]) -> V {
+        V::load(from)
+    }
+
+    #[inline(always)]
+    fn add_product(a: V, b: V, sum: V) -> V {
+        a.mul_add(b, sum)
+    }
+}
+
+/// A product of numbers `N`, whose sums are numbers `E`.
+pub(super) struct Product<'a, 'b, E, N> {
     to: &'a mut [MatrixMut<'b, E>],
     initial: Initial<'a, E>,
-    rows: Matrix<'a, E>,
-    columns: Panels<'a, E>,
+    rows: Matrix<'a, N>,
+    columns: Panels<'a, N>,
     /// The number of columns.
     all: usize,
 }
 
-impl<E: Real> Kernel for Product<'_, '_, E> {
+impl<E: Real> Kernel for Product<'_, '_, E, E> {
     type Element = E;
     type Output = ();
 
     #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        // The instruction sets with vectors of 32 bytes have 16 registers, the others 32.
-        match size_of::<V>() {
-            32 => self.tiles::<V, FEW_VECTORS>(),
-            _ => self.tiles::<V, VECTORS>(),
-        }
+    fn run<V: Vector<Element = E>>(self) {
+        self.multiply::<V, Whole>();
     }
 }
 
-impl<E: Real> Product<'_, '_, E> {
-    /// All tiles, of at most `N` vectors each. All of some rows are computed before others are read.
+impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
+    /// # Panics
+    /// If the shapes do not fit.
+    #[track_caller]
+    pub(super) fn new(
+        to: &'a mut [MatrixMut<'b, E>],
+        initial: Initial<'a, E>,
+        rows: Matrix<'a, N>,
+        columns: Panels<'a, N>,
+    ) -> Self {
+        let count = rows.rows();
+        let all = to.iter().map(MatrixMut::cols).sum();
+        assert!(
+            to.iter().all(|to| to.rows() == count) && rows.cols() == columns.depth,
+            "{count} rows of {} and panels of a depth of {} for {to:?}",
+            rows.cols(),
+            columns.depth
+        );
+        match initial {
+            Initial::OfRows(x) => assert_eq!(x.len(), count, "a number for each row"),
+            Initial::OfColumns(x) => assert_eq!(x.len(), all, "a number for each column"),
+            Initial::Zero | Initial::Old => {}
+        }
+        Self {
+            to,
+            initial,
+            rows,
+            columns,
+            all,
+        }
+    }
+
     #[inline(always)]
-    fn tiles<V: Vector<Element = E>, const N: usize>(&mut self) {
+    pub(super) fn multiply<V: Vector<Element = E>, F: Factors<V, Number = N>>(mut self) {
+        // The instruction sets with vectors of 32 bytes have 16 registers, the others 32.
+        match size_of::<V>() {
+            32 => self.tiles::<V, F, FEW_VECTORS>(),
+            _ => self.tiles::<V, F, VECTORS>(),
+        }
+    }
+
+    /// All tiles, of at most `M` vectors each. All of some rows are computed before others are read.
+    #[inline(always)]
+    fn tiles<V: Vector<Element = E>, F: Factors<V, Number = N>, const M: usize>(&mut self) {
         let width = panel_columns::<E>();
-        let step = N * V::LANES;
+        let step = M * V::LANES;
         let count = self.rows.rows();
         let mut row = 0;
         while row < count {
@@ -224,12 +300,12 @@ impl<E: Real> Product<'_, '_, E> {
                     };
                     let is_last = left + width >= self.all;
                     match (columns.div_ceil(V::LANES), some) {
-                        (1, _) => self.tile::<V, TILE_ROWS, 1>(b, col, place, is_last),
-                        (2, _) if N > 2 => self.tile::<V, TILE_ROWS, 2>(b, col, place, is_last),
-                        (3, _) => self.tile::<V, TILE_ROWS, 3>(b, col, place, is_last),
-                        (_, 1..=2) => self.tile::<V, 2, N>(b, col, place, is_last),
-                        (_, 3..=4) => self.tile::<V, 4, N>(b, col, place, is_last),
-                        _ => self.tile::<V, TILE_ROWS, N>(b, col, place, is_last),
+                        (1, _) => self.tile::<V, F, TILE_ROWS, 1>(b, col, place, is_last),
+                        (2, _) if M > 2 => self.tile::<V, F, TILE_ROWS, 2>(b, col, place, is_last),
+                        (3, _) => self.tile::<V, F, TILE_ROWS, 3>(b, col, place, is_last),
+                        (_, 1..=2) => self.tile::<V, F, 2, M>(b, col, place, is_last),
+                        (_, 3..=4) => self.tile::<V, F, 4, M>(b, col, place, is_last),
+                        _ => self.tile::<V, F, TILE_ROWS, M>(b, col, place, is_last),
                     }
                 }
             }
@@ -237,22 +313,25 @@ impl<E: Real> Product<'_, '_, E> {
         }
     }
 
-    /// The tile at `place`, of up to `R` rows and of `N` vectors from column `col` of the panel `b` on. It may look ahead to the rows of the
+    /// The tile at `place`, of up to `R` rows and of `C` vectors from column `col` of the panel `b` on. It may look ahead to the rows of the
     /// next tile.
     #[inline(always)]
-    fn tile<V: Vector<Element = E>, const R: usize, const N: usize>(
+    fn tile<V, F, const R: usize, const C: usize>(
         &mut self,
-        b: Panel<'_, E>,
+        b: Panel<'_, N>,
         col: usize,
         place: Place,
         looks_ahead: bool,
-    ) {
-        let sums = sums::<V, R, N>(self.rows, place.rows.start, b, col, looks_ahead);
+    ) where
+        V: Vector<Element = E>,
+        F: Factors<V, Number = N>,
+    {
+        let sums = sums::<V, F, R, C>(self.rows, place.rows.start, b, col, looks_ahead);
         let mut start = 0;
         for piece in &mut *self.to {
             let end = start + piece.cols();
             let some = place.columns.start.max(start)..place.columns.end.min(end);
-            if place.is_whole::<V, R, N>() && some == place.columns {
+            if place.is_whole::<V, R, C>() && some == place.columns {
                 let columns = some.start - start..some.end - start;
                 write_whole(&sums, piece, self.initial, &place, columns);
             } else if !some.is_empty() {
@@ -373,10 +452,10 @@ impl<E: Real> Initial<'_, E> {
 /// The numbers of a row may stand apart, those of neighbouring rows side by side. Each depth is then in a cache line of its own, of which the
 /// processor foresees nothing, so the lines of the next tile may be asked for.
 #[inline(always)]
-fn sums<V: Vector, const R: usize, const N: usize>(
-    a: Matrix<'_, V::Element>,
+fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
+    a: Matrix<'_, F::Number>,
     first: usize,
-    b: Panel<'_, V::Element>,
+    b: Panel<'_, F::Number>,
     col: usize,
     looks_ahead: bool,
 ) -> [[V; N]; R] {
@@ -412,11 +491,11 @@ fn sums<V: Vector, const R: usize, const N: usize>(
             prefetch_line(next.wrapping_add(at));
         }
         at += step;
-        let b: [V; N] = std::array::from_fn(|i| V::load(&b[i * V::LANES..]));
+        let b: [F::Lanes; N] = std::array::from_fn(|i| F::load(&b[i * V::LANES..]));
         for (sums, a) in sums.iter_mut().zip(a) {
-            let a = V::splat(a);
+            let a = F::splat(a);
             for (sum, b) in sums.iter_mut().zip(b) {
-                *sum = a.mul_add(b, *sum);
+                *sum = F::add_product(a, b, *sum);
             }
         }
     }

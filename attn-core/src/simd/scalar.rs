@@ -6,7 +6,7 @@
 use std::array::from_fn;
 
 use super::vector::{mask_operators, operators};
-use super::{Mask, Vector};
+use super::{Mask, Real, Vector};
 
 /// A boolean per lane.
 #[derive(Clone, Copy)]
@@ -156,6 +156,14 @@ macro_rules! array_vector {
             #[inline(always)]
             fn mul_add(self, factor: Self, addend: Self) -> Self {
                 Self(from_fn(|i| self.0[i] * factor.0[i] + addend.0[i]))
+            }
+
+            #[inline(always)]
+            fn mul_add_once(self, factor: Self, addend: Self) -> Self {
+                Self(from_fn(|i| {
+                    let [x, y, z]: [f64; 3] = [self.0[i], factor.0[i], addend.0[i]].map(Into::into);
+                    $element::of_f64(x * y + z)
+                }))
             }
 
             #[inline(always)]

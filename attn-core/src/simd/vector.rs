@@ -50,6 +50,12 @@ pub trait Vector:
     /// `self * factor + addend`, rounded once, but twice in the scalar form.
     fn mul_add(self, factor: Self, addend: Self) -> Self;
 
+    /// `self * factor + addend`, rounded once in every form, where the product is exact in `f64`.
+    #[inline(always)]
+    fn mul_add_once(self, factor: Self, addend: Self) -> Self {
+        self.mul_add(factor, addend)
+    }
+
     /// `if self < other { self } else { other }`: `other` where either is NaN.
     fn min(self, other: Self) -> Self;
 
@@ -218,6 +224,9 @@ pub trait Real:
 
     /// The number nearest to `value`.
     fn of_f64(value: f64) -> Self;
+
+    /// The number `value`.
+    fn of_f32(value: f32) -> Self;
 
     /// Runs `kernel` with the vectors of `isa`; see [`Isa::run`].
     #[doc(hidden)]

@@ -157,5 +157,6 @@ pub use trainer::{
     TrainerParameter,
 };
 
+pub use crate::kernel::Dtype;
 #[doc(no_inline)]
 pub use crate::ops::{CrossEntropyOptions, cross_entropy, try_cross_entropy};

@@ -19,7 +19,7 @@ pub(crate) fn normalizer(word: &str) -> String {
     )
 }
 
-pub(crate) const BY_GROUP: &str = "rows are sorted by their groups when the model runs, which is no operator; compute all groups with `einsum`, and select by `one_hot`";
+pub(crate) const CAPACITY: &str = "rows beyond the `capacity_factor` of their group are dropped in the order of the call, which is no operator; export it without a capacity";
 
 pub(crate) const MODULE: &str =
     "a `module` is known by its type alone; write its operations in `model!`";

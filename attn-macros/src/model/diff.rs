@@ -322,7 +322,11 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         {
             match gradient {
                 Gradient::Same => self.share(node.operands[operand], d_result, lines),
-                Gradient::Computed | Gradient::InPlace | Gradient::Together | Gradient::Apart => {
+                Gradient::Computed
+                | Gradient::Overwritten
+                | Gradient::InPlace
+                | Gradient::Together
+                | Gradient::Apart => {
                     computed.push((operand, gradient));
                 }
                 Gradient::None => {}
@@ -357,10 +361,14 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             let mut before = node.operands[..index].iter();
             let is_again = before.any(|other| self.block.whole(*other) == value);
             let is_first = self.is_whole(value) && !self.gradients.contains_key(&value.0);
+            let is_apart = match gradient {
+                Gradient::Overwritten => !self.is_unwritten(value),
+                Gradient::Together => is_again,
+                Gradient::Apart => is_again || !is_first,
+                _ => false,
+            };
             let target = match (gradient, d_result) {
-                (Gradient::Together | Gradient::Apart, _)
-                    if is_again || (gradient == Gradient::Apart && !is_first) =>
-                {
+                _ if is_apart => {
                     let buffer = self.buffer(value);
                     apart.push((value, buffer));
                     GradTarget::New(buffer)
@@ -384,6 +392,14 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             let to = self.target(value, lines);
             lines.push(BackwardStep::Add { from, to });
             lines.push(BackwardStep::Free(buffer));
+        }
+    }
+
+    /// Whether the gradient of a value is memory of the block that nobody has written to.
+    fn is_unwritten(&self, value: ValueId) -> bool {
+        match self.is_whole(value) {
+            true => !self.gradients.contains_key(&value.0),
+            false => !self.is_input(value) && !self.begun.contains(&value.0),
         }
     }
 

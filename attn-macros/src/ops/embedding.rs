@@ -90,6 +90,10 @@ impl Layer for Table {
         Some([&self.vocab, &self.width])
     }
 
+    fn rounds_products(&self) -> bool {
+        false
+    }
+
     fn recent(&self) -> Option<[Size; 2]> {
         None
     }

@@ -272,6 +272,10 @@ impl Layer for TwoLayers {
         None
     }
 
+    fn rounds_products(&self) -> bool {
+        true
+    }
+
     fn recent(&self) -> Option<[Size; 2]> {
         None
     }

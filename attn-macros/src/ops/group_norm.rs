@@ -137,6 +137,10 @@ impl Layer for Channels {
         None
     }
 
+    fn rounds_products(&self) -> bool {
+        false
+    }
+
     fn recent(&self) -> Option<[Size; 2]> {
         None
     }

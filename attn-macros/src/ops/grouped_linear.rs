@@ -15,7 +15,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder, is_without_bias};
 use crate::model::types::{Axis, Type, ValueKind};
-use crate::onnx::{OnnxNode, Term};
+use crate::onnx::{OnnxNode, Term, call, call_with};
 use crate::spec::keys::{Key, KeyKind};
 use crate::spec::parse::Value;
 use crate::spec::{Real, Size};
@@ -80,14 +80,16 @@ fn lower(
     let axis = Axis::Size(groups.clone());
     let bound = lowering.bound_of(ids, &axis, call.at.span(), GROUPED_LINEAR.name)?;
     let ty = Type::floats(axes);
+    let bias = !call.arguments.entries.iter().any(is_without_bias);
     let layer = Affines {
         groups: groups.clone(),
         input,
         output,
-        bias: !call.arguments.entries.iter().any(is_without_bias),
+        bias,
     };
     let op = GroupedLinear {
         place: lowering.layer(call, layer, &ty, builder),
+        bias,
         groups,
         axis,
         bound,
@@ -154,6 +156,10 @@ impl Layer for Affines {
         None
     }
 
+    fn rounds_products(&self) -> bool {
+        false
+    }
+
     fn recent(&self) -> Option<[Size; 2]> {
         None
     }
@@ -162,6 +168,7 @@ impl Layer for Affines {
 #[derive(Clone)]
 pub(crate) struct GroupedLinear {
     place: ParamPath,
+    bias: bool,
     groups: Size,
     /// The same as an axis.
     axis: Axis,
@@ -261,8 +268,41 @@ impl ModelOp for GroupedLinear {
             .check(of, 1, GROUPED_LINEAR.name, &quote!(#groups))
     }
 
-    fn onnx(&self, _: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
-        Err(words::BY_GROUP.to_owned())
+    /// The rows of all groups, and of those the one that the id chooses.
+    fn onnx(&self, of: &mut OnnxNode<'_, '_>) -> Result<Term, String> {
+        if self.capacity.is_some() {
+            return Err(words::CAPACITY.to_owned());
+        }
+        let x = &of.operand_type(0).axes;
+        let result = &of.result_type().axes;
+        let [Some(input), Some(output)] = [x, result].map(|axes| axes.last()) else {
+            return Ok(of.operand(0));
+        };
+        let rows = &x[..x.len() - 1];
+        let of_all = [rows, &[self.axis.clone(), output.clone()]].concat();
+        let width = input.size().map(|size| of.size(size)).unwrap_or_default();
+        let weight = of.weight(&self.place, "weight").transpose(&[2, 0, 1]);
+        let weight = call("Reshape", [weight, Term::ints([width.as_str(), "-1"])]);
+        let product = call("MatMul", [of.operand(0), weight]);
+        let mut all = of.reshape(product, x, &of_all);
+        if self.bias {
+            all = all.plus(of.weight(&self.place, "bias"));
+        }
+        // The axis of the groups becomes that of the ids of a row, or has length 1.
+        let own = of.operand_type(1).axes.len();
+        let of_ids = match own > rows.len() {
+            true => result.clone(),
+            false => [rows, &[Axis::Size(Size::known(1)), output.clone()]].concat(),
+        };
+        let new: Vec<usize> = (own..of_ids.len()).collect();
+        let shape = of.shape(&of_ids);
+        let ids = call("Expand", [of.operand(1).unsqueeze(&new), shape]);
+        let axis = rows.len();
+        let chosen = call_with("GatherElements", format_args!("axis={axis}"), [all, ids]);
+        Ok(match own > rows.len() {
+            true => chosen,
+            false => chosen.squeeze(&[axis]),
+        })
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) trait Layer {
     /// The numbers of rows and columns of its table, if others may be tied to it.
     fn table(&self) -> Option<[&Size; 2]>;
 
+    /// Whether a trainer may round the operands of its products to bf16.
+    fn rounds_products(&self) -> bool;
+
     /// The numbers of rows and columns of what it remembers in a session, if it goes along the tokens.
     fn recent(&self) -> Option<[Size; 2]>;
 }

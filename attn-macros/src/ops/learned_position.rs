@@ -138,6 +138,10 @@ impl Layer for Table {
         None
     }
 
+    fn rounds_products(&self) -> bool {
+        false
+    }
+
     fn recent(&self) -> Option<[Size; 2]> {
         None
     }

@@ -127,6 +127,10 @@ impl Layer for Affine {
         None
     }
 
+    fn rounds_products(&self) -> bool {
+        true
+    }
+
     fn recent(&self) -> Option<[Size; 2]> {
         None
     }

@@ -353,6 +353,8 @@ pub(crate) enum Gradient {
     InPlace,
     /// Computed.
     Computed,
+    /// Computed, and it is overwritten: what is there already is added afterwards.
+    Overwritten,
     /// Computed in one call with that of the other operands: no two of them are the same memory.
     Together,
     /// The same, and it is overwritten: what is there already is added afterwards.

@@ -221,6 +221,10 @@ impl Layer for Gain {
         None
     }
 
+    fn rounds_products(&self) -> bool {
+        false
+    }
+
     fn recent(&self) -> Option<[Size; 2]> {
         None
     }

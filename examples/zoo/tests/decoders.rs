@@ -2,6 +2,7 @@
 
 use crate::Run;
 use attn::{dfdx::prelude::*, generate::Sampling, model};
+use support::onnx::Calls;
 
 /// A test of the model with this name.
 macro_rules! compare {
@@ -16,7 +17,7 @@ macro_rules! compare {
             let mut model: $model = run.load(&config, &map);
             let logits = model.forward(run.ids("tokens"));
             run.assert_same("logits", &logits.as_vec());
-            run.assert_exported(&[&run.ids("tokens")], &logits, |path| model.export_onnx(path));
+            Calls::default().call(&[&run.ids("tokens")], &logits).check(|path| model.export_onnx(path));
 
             let inputs = (run.ids("tokens").traced(model.alloc_grads()), run.ids("targets"));
             let loss = model.loss_mut(inputs);

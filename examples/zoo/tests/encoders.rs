@@ -2,7 +2,7 @@
 
 use crate::Run;
 use attn::{dfdx::prelude::*, model};
-use support::onnx::Numbers;
+use support::onnx::{Calls, Numbers};
 
 /// The logits of the tokens, and 0 for padding.
 fn assert_logits(run: &Run, logits: &Tensor<(usize, usize, Const<61>), f32, Cpu>) {
@@ -43,7 +43,9 @@ fn bert() {
     assert_logits(&run, &logits);
     let inputs: [&dyn Numbers; 3] = [&run.ids("tokens"), &run.ids("segments"), &run.marks("keep")];
     let results = (logits, follows.clone());
-    run.assert_exported(&inputs, &results, |path| model.export_onnx(path));
+    Calls::default()
+        .call(&inputs, &results)
+        .check(|path| model.export_onnx(path));
     run.assert_same("follows", &follows.as_vec());
 
     let tokens = run.ids("tokens").traced(model.alloc_grads());
@@ -72,7 +74,7 @@ macro_rules! compare {
             let logits = model.forward((run.ids("tokens"), run.marks("keep")));
             assert_logits(&run, &logits);
             let inputs: [&dyn Numbers; 2] = [&run.ids("tokens"), &run.marks("keep")];
-            run.assert_exported(&inputs, &logits, |path| model.export_onnx(path));
+            Calls::default().call(&inputs, &logits).check(|path| model.export_onnx(path));
 
             let tokens = run.ids("tokens").traced(model.alloc_grads());
             let loss = model.loss_mut((tokens, run.marks("keep"), run.ids("labels")));

@@ -2,6 +2,7 @@
 
 use crate::Run;
 use attn::{dfdx::prelude::*, model};
+use support::onnx::Calls;
 
 model! {
     use zoo::vit::vit;
@@ -28,7 +29,9 @@ fn vit() {
     let image = Cpu::default().tensor_from_vec(run.floats("image"), shape);
     let logits = model.forward(image.clone());
     run.assert_same("logits", &logits.as_vec());
-    run.assert_exported(&[&image], &logits, |path| model.export_onnx(path));
+    Calls::default()
+        .call(&[&image], &logits)
+        .check(|path| model.export_onnx(path));
 
     let targets = Cpu::default().tensor_from_vec(run.list("targets"), (2,));
     let loss = model.loss_mut((image.traced(model.alloc_grads()), targets));
@@ -66,6 +69,9 @@ fn dinov2() {
     let masked = dev.tensor_from_vec(masked.collect(), (2, Const::<4>));
     let features = model.forward((image.clone(), masked.clone()));
     run.assert_same("logits", &features.as_vec());
+    Calls::default()
+        .call(&[&image, &masked], &features)
+        .check(|path| model.export_onnx(path));
 
     let target = dev.tensor_from_vec(run.floats("target"), (2, Const::<8>, Const::<24>));
     let loss = model.loss_mut((image.traced(model.alloc_grads()), masked, target));
@@ -102,6 +108,9 @@ fn clip() {
     let image = Cpu::default().tensor_from_vec(run.floats("image"), shape);
     let logits = model.forward((run.ids("tokens"), image.clone()));
     run.assert_same("logits", &logits.as_vec());
+    Calls::default()
+        .call(&[&run.ids("tokens"), &image], &logits)
+        .check(|path| model.export_onnx(path));
 
     let tokens = run.ids("tokens").traced(model.alloc_grads());
     let loss = model.loss_mut((tokens, image));

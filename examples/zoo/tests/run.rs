@@ -4,14 +4,12 @@ use attn::{
     Facts,
     checkpoint::layout::{WeightMap, save_mapped},
     dfdx::prelude::*,
-    onnx::OnnxError,
 };
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
-use support::onnx::{Calls, Numbers, Results};
 use support::safetensors::{self, Stored};
 use zoo::Config;
 
@@ -88,20 +86,6 @@ impl Run {
 
     pub(crate) fn assert_same(&self, name: &str, found: &[f32]) {
         self.assert_near(name, found, RESULTS, 0.0);
-    }
-
-    /// Exports the network to ONNX and runs it in another runtime. Mixtures of experts have no such file.
-    pub(crate) fn assert_exported(
-        &self,
-        inputs: &[&dyn Numbers],
-        results: &impl Results,
-        export: impl FnOnce(&Path) -> Result<(), OnnxError>,
-    ) {
-        if !["mixtral", "qwen3_moe", "gpt_oss", "deepseek_v2"].contains(&self.name) {
-            return Calls::default().call(inputs, results).check(export);
-        }
-        let error = export(Path::new("refused.onnx")).unwrap_err().to_string();
-        assert!(error.contains("groups"), "{}: {error}", self.name);
     }
 
     /// The gradients of all parameters, in the layout of the file.

@@ -2,7 +2,7 @@
 
 use crate::Run;
 use attn::{dfdx::prelude::*, generate::Sampling, model};
-use support::onnx::Numbers;
+use support::onnx::{Calls, Numbers};
 
 /// A test of the model with this name.
 macro_rules! compare {
@@ -16,7 +16,9 @@ macro_rules! compare {
             run.assert_same("logits", &logits.as_vec());
             let inputs: [&dyn Numbers; 3] =
                 [&run.ids("source"), &run.marks("keep"), &run.ids("tokens")];
-            run.assert_exported(&inputs, &logits, |path| model.export_onnx(path));
+            Calls::default()
+                .call(&inputs, &logits)
+                .check(|path| model.export_onnx(path));
 
             let source = run.ids("source").traced(model.alloc_grads());
             let loss = model.loss_mut((
@@ -108,6 +110,9 @@ fn whisper() {
     let mel = dev.tensor_from_vec(run.floats("mel"), (2, Const::<6>, Const::<18>));
     let logits = model.forward((mel.clone(), run.ids("tokens")));
     run.assert_same("logits", &logits.as_vec());
+    Calls::default()
+        .call(&[&mel, &run.ids("tokens")], &logits)
+        .check(|path| model.export_onnx(path));
 
     let mel = mel.traced(model.alloc_grads());
     let loss = model.loss_mut((mel, run.ids("tokens"), run.ids("targets")));

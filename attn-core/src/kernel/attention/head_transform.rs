@@ -23,7 +23,10 @@ use crate::kernel::norm::Gain;
 use crate::kernel::transpose::transpose_here;
 use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::slice::{dot, load_any, store_any};
-use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
+use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, prefetch, run};
+
+/// How many rows ahead memory is asked for: about as many as are loaded in the time that a row takes to come from the other core's cache.
+const AHEAD: usize = 8;
 
 /// The number of rows that are transposed at a time: they are still in the first-level cache after the transform.
 const STRIP: usize = 64;
@@ -222,6 +225,7 @@ pub(super) fn load_rows<V: Vector>(
 ) {
     assert_eq!(shape(x), (to.rows(), to.cols()), "rows of another shape");
     for row in 0..x.rows() {
+        prefetch_ahead(x, row);
         load_row::<V>(transform, x.row(row), first + row, to.row_mut(row));
     }
 }
@@ -278,6 +282,14 @@ pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
         let to = to.row_mut(row);
         let d_gain = d_gain.as_deref_mut();
         backward_row::<V>(transform, x, first + row, d, to, d_gain, &mut biased);
+    }
+}
+
+/// Asks for a row of a head that is loaded some rows behind this one. The rows of a head are short pieces far apart.
+#[inline(always)]
+pub(super) fn prefetch_ahead<E>(x: Matrix<'_, E>, row: usize) {
+    if row + AHEAD < x.rows() {
+        prefetch(x.row(row + AHEAD));
     }
 }
 

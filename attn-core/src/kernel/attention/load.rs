@@ -41,6 +41,7 @@ impl<E: Pooled> Kernel for LoadHeads<'_, E> {
         for row in 0..self.x.first().map_or(0, Matrix::rows) {
             let heads = self.x.iter().zip(&mut self.to).enumerate();
             for (head, (x, to)) in heads {
+                head_transform::prefetch_ahead(*x, row);
                 let transform = self.transform.of_head(head, to.cols());
                 let place = self.first + row;
                 head_transform::load_row::<V>(&transform, x.row(row), place, to.row_mut(row));

@@ -480,7 +480,9 @@ pub(crate) mod slices {
     use super::Plan;
     use crate::{
         Element,
-        fused::{GradTarget, Gradients, Operand, VisitSlot, WantsGradient},
+        fused::{
+            GradTarget, Gradients, Operand, VisitSlot, VisitWeights, WantsGradient, WeightVisitor,
+        },
         kernel::convolution::{self as kernel, Channels, Convolution, Start},
     };
 
@@ -495,6 +497,13 @@ pub(crate) mod slices {
         fn slots(&self, visit: VisitSlot<'_>) {
             self.weight.slots(visit);
             self.bias.slots(visit);
+        }
+    }
+
+    impl<E: Element> VisitWeights<E> for Convolve<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.weight.visit_weights(visit);
+            self.bias.visit_weights(visit);
         }
     }
 

@@ -382,7 +382,8 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{
-            Array, Entry, Footprint, GradTarget, Gradients, Projection, VisitSlot, WantsGradient,
+            Array, Entry, Footprint, GradTarget, Gradients, Projection, VisitSlot, VisitWeights,
+            WantsGradient, WeightVisitor,
         },
         kernel::{
             Matrix, MatrixMut, activation as kernel,
@@ -489,6 +490,13 @@ pub(crate) mod slices {
         fn slots(&self, visit: VisitSlot<'_>) {
             self.up.slots(visit);
             self.down.slots(visit);
+        }
+    }
+
+    impl<K, E: Element> VisitWeights<E> for FeedForward<K, E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            self.up.visit_weights(visit);
+            self.down.visit_weights(visit);
         }
     }
 

@@ -295,7 +295,8 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{
-            Array, Footprint, GradTarget, Gradients, Operand, VisitSlot, WantsGradient, accumulate,
+            Array, Footprint, GradTarget, Gradients, Operand, VisitSlot, VisitWeights,
+            WantsGradient, WeightVisitor, accumulate,
         },
         kernel::{
             Matrix, MatrixMut,
@@ -330,6 +331,15 @@ pub(crate) mod slices {
             let learned = self.gain.as_ref().learned();
             learned.iter().for_each(|gain| gain.slots(visit));
             self.bias.slots(visit);
+        }
+    }
+
+    impl<E: Element> VisitWeights<E> for Norm<E> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            if let Some(gain) = self.gain.as_mut().learned() {
+                gain.visit_weights(visit);
+            }
+            self.bias.visit_weights(visit);
         }
     }
 

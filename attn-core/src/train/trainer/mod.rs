@@ -30,6 +30,7 @@ use super::{optimizer::Target, parameters::for_each};
 use crate::{
     Adapted, Backend, Element,
     fused::{Operation, StepSeeds},
+    kernel::Dtype,
 };
 
 pub(crate) use across::{OfRank, RoundingErrors};
@@ -106,6 +107,8 @@ pub struct Trainer<M: Trainable, A> {
     clip: Option<f64>,
     schedule: Option<Box<SetRate<A>>>,
     seed: u64,
+    /// What the products of a step multiply.
+    dtype: Dtype,
     non_finite: NonFinite,
     /// The share of the average of the parameters that stays in a step, if there is one.
     ema: Option<f64>,
@@ -151,6 +154,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             clip: None,
             schedule: None,
             seed: 0,
+            dtype: Dtype::default(),
             non_finite: NonFinite::default(),
             ema: None,
             losses: Vec::new(),
@@ -369,6 +373,48 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
+    /// Sets the numbers that the products of steps and [evaluations](Self::evaluate) multiply. With [`Dtype::Bf16`], both operands of each product
+    /// are rounded to bf16, and a processor with AVX-512 BF16 takes about half the time for it. Sums, biases, norms, softmax, the parameters and the
+    /// lists of the optimizer stay in the type of the model.
+    ///
+    /// Operands are rounded as they are read. So a `linear` layer rounds at these places, and nowhere else:
+    ///
+    /// ```text
+    /// y  = bf16(x) bf16(W)ᵀ + b
+    /// dx = bf16(dy) bf16(W)        dW = bf16(dy)ᵀ bf16(x)        db = Σ rows of dy
+    /// ```
+    ///
+    /// These are the products of `linear`, of projections of attentions, of `feed_forward` and gated ones, of `multiply` with a shared table, and of losses
+    /// that compute their logits. Not rounded are products of attention scores with values and of queries with keys, `einsum`, convolutions, maps by
+    /// group, and the steps of a `scan`, except for the gradient of its weights.
+    ///
+    /// A processor without the instruction computes the same bits, but takes longer than with [`Dtype::Model`]. The bits are the same for any
+    /// number of threads, and in a resumed run with the same setting, which a checkpoint does not have. [`model`](Self::model) returns the parameters
+    /// without rounding.
+    ///
+    /// ```
+    /// # use attn::prelude::*;
+    /// use attn::train::{AdamWConfig, Dtype};
+    /// # model! {
+    /// #     struct Net<d = 4>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(gelu(linear::<8>(x))) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(pow(forward(x), 2)) }
+    /// # }
+    /// # let dev = Cpu::default();
+    /// # let x: Tensor<Rank2<3, 4>, f32, _> = dev.sample_normal();
+    /// let model = dev.build_module::<Net, f32>();
+    /// let mut trainer = model.trainer(AdamWConfig::default()).dtype(Dtype::Bf16);
+    /// trainer.step(x)?;
+    /// # Ok::<(), attn::train::TrainError<CpuError>>(())
+    /// ```
+    ///
+    /// PyTorch: `torch.autocast("cpu", dtype=torch.bfloat16)`, which rounds the results of products, too.
+    #[doc(alias("autocast", "amp", "bfloat16", "mixed precision"))]
+    pub fn dtype(mut self, dtype: Dtype) -> Self {
+        self.dtype = dtype;
+        self
+    }
+
     /// Sets how a step ends whose loss or gradient is infinite or NaN. Where this is an error, [`step`](Self::step) runs the batch once more as a
     /// chain of operations, with the same dropouts, and names the first operation that is not finite. Of several [ranks](Self::across), each
     /// looks in its own part of the batch, with dropouts that are not those of the whole batch.
@@ -498,7 +544,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             return Ok(f64::NAN);
         }
         let derived = Rc::new(RefCell::new(None));
-        let operation = Operation::of_step(Arc::clone(&parameters.arena)).deriving(
+        let operation = Operation::of_step(Arc::clone(&parameters.arena), self.dtype).deriving(
             Rc::clone(&derived),
             StepSeeds::new(self.seed, step, number).of_part(part),
             Arc::clone(&parameters.trained),
@@ -593,7 +639,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     #[doc(alias("validate", "no_grad", "eval"))]
     pub fn evaluate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let parameters = ready(&mut self.parameters, &mut self.model)?;
-        let operation = Operation::of_step(Arc::clone(&parameters.arena));
+        let operation = Operation::of_step(Arc::clone(&parameters.arena), self.dtype);
         let loss: Tensor<_, _, _, NoneTape> = batch.loss(&self.model, operation)?;
         Ok(number_of(&loss))
     }
@@ -839,6 +885,7 @@ impl<M: Trainable, A: fmt::Debug> fmt::Debug for Trainer<M, A> {
             .field("step", &self.optimizer.state.step)
             .field("clip", &self.clip)
             .field("seed", &self.seed)
+            .field("dtype", &self.dtype)
             .field("non_finite", &self.non_finite)
             .finish_non_exhaustive()
     }

@@ -8,7 +8,7 @@ use super::{Trainable, model::ErrOf};
 use crate::{
     Element,
     fused::{Arena, Derivative, Gradients, Operation, Slot, Watch, ranges_of_trained},
-    kernel::{elementwise, optim::squared_norm},
+    kernel::{Dtype, elementwise, optim::squared_norm, parallel::run_pass},
     train::parameters::{Made, ParamPath, for_each, for_each_mut},
 };
 
@@ -63,7 +63,7 @@ impl<E: Element> Parameters<E> {
         let mut made = Made::new();
         for_each_mut(model, |_, parameter| parameter.make_contiguous(&mut made))?;
         let arena = Arena::default();
-        let mut operation = Operation::of_step(Arc::clone(&arena));
+        let mut operation = Operation::of_step(Arc::clone(&arena), Dtype::Model);
         operation.begin_parameters();
         model.reserve(&mut operation)?;
         let reserved = operation.into_parameters();
@@ -72,8 +72,8 @@ impl<E: Element> Parameters<E> {
         if let Some(reserved) = reserved {
             reserved.fill();
             for tensor in &reserved.tensors {
-                slots.push((tensor.slot.index(), (tensor.id(), tensor.range.clone())));
-                let of_id = places.entry(tensor.id()).or_default();
+                slots.push((tensor.slot.index(), (tensor.id, tensor.range.clone())));
+                let of_id = places.entry(tensor.id).or_default();
                 of_id.push((tensor.slot, tensor.range.clone()));
             }
         }
@@ -264,8 +264,10 @@ impl<E: Element> Parameters<E> {
     /// The square of the norm of the gradients as one vector: of the numbers that this rank updates.
     pub(super) fn squared_norm(&self) -> f64 {
         let first = self.all.iter().filter(|of| of.is_first);
-        let gradients = first.filter_map(|of| self.gradient(of));
-        gradients.map(squared_norm).sum::<f64>()
+        let gradients: Vec<_> = first.filter_map(|of| self.gradient(of)).collect();
+        let count = gradients.iter().map(|gradient| gradient.len()).sum();
+        // One pass: each large gradient would wake the threads of the pool by itself.
+        run_pass(count, || gradients.into_iter().map(squared_norm).sum())
     }
 
     /// The place of the first parameter whose gradient is not finite, of the numbers that this rank updates.

@@ -277,7 +277,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             .agree("program", &program().to_le_bytes())?;
         across.gather_state(&mut self.optimizer.state)?;
         let traffic = self.traffic;
-        let settings = (self.clip, self.seed, self.ema, self.non_finite, traffic);
+        let numbers = (self.dtype, self.seed, self.ema);
+        let settings = (self.clip, numbers, self.non_finite, traffic);
         let description = || describe(&self.optimizer, &self.model, settings);
         let choices = self.optimizer.choices(&self.model);
         let is_whole = |of: &Trained| !self.optimizer.is_elementwise(choices.of(of.id), &of.dims);

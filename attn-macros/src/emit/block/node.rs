@@ -279,15 +279,14 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         let name = self.frame.buffer(buffer);
         let id = self.operands[operand];
         let view = self.frame.block().value(id).view;
+        let of = self.frame.derivative().of(buffer);
         match view.and_then(|view| view.part) {
-            Some(part) => {
+            Some(part) if of != id => {
                 let part = Literal::usize_unsuffixed(part);
                 quote!(#name.part_mut(#part))
             }
-            None if self.frame.is_alike(self.frame.derivative().of(buffer), id) => {
-                quote!(#name.view_mut())
-            }
-            None => self.frame.reshaped_mut(&quote!(#name.as_mut_slice()), id),
+            _ if self.frame.is_alike(of, id) => quote!(#name.view_mut()),
+            _ => self.frame.reshaped_mut(&quote!(#name.as_mut_slice()), id),
         }
     }
 }

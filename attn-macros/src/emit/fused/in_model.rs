@@ -40,6 +40,12 @@ impl LayerFrame<'_> {
                 }
             }
 
+            impl<E: p::Element> p::VisitWeights<E> for Weights<E> {
+                fn visit_weights(&mut self, visit: p::WeightVisitor<'_, E>) {
+                    p::visit_weights(&mut [#(&mut self.#fields),*], visit);
+                }
+            }
+
             impl<E: p::Element, D: p::Storage<E>> p::FusedLayer<E> for #name<E, D> {
                 type Weights = Weights<E>;
             }

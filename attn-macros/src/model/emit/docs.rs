@@ -131,7 +131,37 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
     }
     doc.push_str("\n# Layers\n\n");
     doc.push_str(&table(cx, ModuleId(0)));
+    doc.push_str(&rounding_points(cx));
     doc
+}
+
+/// The layers whose products a trainer rounds on request.
+fn rounding_points(cx: &Emitter<'_>) -> String {
+    let mut names = Vec::new();
+    push_rounding(cx, ModuleId(0), "", &mut names);
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\n# Products in bf16\n\nA trainer with `.dtype(Dtype::Bf16)` rounds both operands of the products `y = x Wᵀ`, `dx = dy W` and `dW = dyᵀ x` of these \
+         layers, each where it is read: {}. So it does for a `linear` that is tied to a table. All other numbers are those of the model.\n",
+        names.join(", ")
+    )
+}
+
+fn push_rounding(cx: &Emitter<'_>, id: ModuleId, path: &str, names: &mut Vec<String>) {
+    for field in &cx.model.module(id).fields {
+        let name = format!("{path}{}", field.saved);
+        match &field.layer {
+            Submodule::Layer(layer) if layer.rounds_products() => names.push(format!("`{name}`")),
+            Submodule::Attention(_) => names.push(format!("the projections of `{name}`")),
+            layer => {
+                if let Some((module, inner)) = layer.inner() {
+                    push_rounding(cx, module, &format!("{name}{inner}"), names);
+                }
+            }
+        }
+    }
 }
 
 /// The documentation of the body of a `repeat`, or of a call of a block.

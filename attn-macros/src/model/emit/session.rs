@@ -147,9 +147,9 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
                 p::check_sizes(#label, &[("sequences", sequences), ("capacity", capacity), ("width", #width)])?;
                 let room = p::Capacity { sequences, capacity };
                 let mut operation = p::Operation::<E, D, p::NoneTape>::default();
-                let weights = p::read_weights(self, &mut operation)?;
+                let (weights, tensors) = p::read_named_weights(self, &mut operation)?;
                 let past = past(&weights, room)?;
-                let model = p::ModelDecoder { weights: p::Arc::new(weights), past, decode: decode::<E> };
+                let model = p::ModelDecoder { weights: p::Arc::new(weights), tensors, past, decode: decode::<E> };
                 p::Sessions::try_new(model, room, p::least(&[#(#vocabularies),*]), #width)
             }
         }
@@ -218,8 +218,8 @@ fn emit_given_sessions(
                 let #tokens = p::or_full(None, #first.device(), (sequences, capacity), 0_usize)?;
                 #defaults
                 #checks
-                let (weights, past) = start(self, #(#inputs,)* room)?;
-                let model = p::ModelDecoder { weights: p::Arc::new(weights), past, decode: decode::<E> };
+                let (weights, tensors, past) = start(self, #(#inputs,)* room)?;
+                let model = p::ModelDecoder { weights: p::Arc::new(weights), tensors, past, decode: decode::<E> };
                 p::Sessions::try_new(model, room, #vocabulary, #width)
             }
         }

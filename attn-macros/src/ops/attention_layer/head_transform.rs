@@ -107,7 +107,7 @@ impl Op for TransformHeads {
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
-        vec![Gradient::Computed]
+        vec![Gradient::Overwritten]
     }
 }
 

@@ -26,7 +26,7 @@ impl Op for PerHeadLinear {
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
-        vec![Gradient::Computed]
+        vec![Gradient::Overwritten]
     }
 }
 

@@ -79,6 +79,10 @@ impl Layer for Weights {
         None
     }
 
+    fn rounds_products(&self) -> bool {
+        false
+    }
+
     fn recent(&self) -> Option<[Size; 2]> {
         self.recent.clone()
     }

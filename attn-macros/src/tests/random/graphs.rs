@@ -21,9 +21,14 @@ fn is_session(number: usize) -> bool {
     number % 4 == 3
 }
 
+/// Every eighth model has adapters, and generates text or does not.
+fn has_adapters(number: usize) -> bool {
+    [7, 10].contains(&(number % 16))
+}
+
 /// The model with this number, as a case of `graphs!`.
 fn graph(number: usize) -> String {
-    let mut writer = Writer::new(number as u64, is_session(number));
+    let mut writer = Writer::new(number as u64, [is_session(number), has_adapters(number)]);
     FIRST[usize::from(is_session(number))](&mut writer);
     let operations = 3 + writer.numbers.below(6);
     let mut written = 0;

@@ -159,12 +159,12 @@ impl ModelFrame<'_> {
                 model: &#name<E, D>,
                 #(#inputs,)*
                 room: p::Capacity,
-            ) -> Result<(#weights<E>, #past<E>), p::Error<D::Err>> {
+            ) -> Result<(#weights<E>, p::Arc<[p::NamedTensor]>, #past<E>), p::Error<D::Err>> {
                 let mut operation = p::Operation::<E, D, p::NoneTape>::default();
                 #read
-                let weights = p::read_weights(model, &mut operation)?;
+                let (weights, tensors) = p::read_named_weights(model, &mut operation)?;
                 let past = past(&weights, room, &call)?;
-                Ok((weights, past))
+                Ok((weights, tensors, past))
             }
         }
     }

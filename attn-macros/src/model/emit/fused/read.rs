@@ -226,6 +226,12 @@ impl ModelFrame<'_> {
                 }
             }
 
+            impl<E: p::Element> p::VisitWeights<E> for #weights<E> {
+                fn visit_weights(&mut self, visit: p::WeightVisitor<'_, E>) {
+                    p::visit_weights(&mut [#(&mut self.#fields),*], visit);
+                }
+            }
+
             impl<E: p::Element, D: p::Storage<E>> p::FusedLayer<E> for #name<E, D> {
                 type Weights = #weights<E>;
             }

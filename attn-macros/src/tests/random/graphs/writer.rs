@@ -66,6 +66,9 @@ impl Axis {
     }
 }
 
+/// The layers whose projections get adapters.
+const ADAPTED: [&str; 3] = ["linear", "attention", "feed_forward"];
+
 pub(super) type Axes = Vec<Axis>;
 
 /// `[batch, seq]`
@@ -100,6 +103,8 @@ pub(super) struct Writer {
     pub(super) numbers: Numbers,
     /// Whether every value has a vector for each token, so that the model has a session.
     pub(super) is_session: bool,
+    /// Whether its linear layers have adapters.
+    has_adapters: bool,
     inputs: Vec<[String; 2]>,
     lines: Vec<String>,
     values: Vec<Value>,
@@ -107,12 +112,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(seed: u64, is_session: bool) -> Self {
+    pub(super) fn new(seed: u64, [is_session, has_adapters]: [bool; 2]) -> Self {
         let mut numbers = Numbers(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         numbers.below(1);
         Writer {
             numbers,
             is_session,
+            has_adapters,
             inputs: Vec::new(),
             lines: Vec::new(),
             values: Vec::new(),
@@ -266,12 +272,15 @@ impl Writer {
         // Those that are used.
         let sizes = [("rows", ROWS), ("d", D)].into_iter();
         let sizes = sizes.filter(|(size, _)| has_word(&forward, size));
-        let sizes: Vec<_> = sizes
+        let mut header: Vec<_> = sizes
             .map(|(name, size)| format!("{name} = {size}"))
             .collect();
+        if self.has_adapters && ADAPTED.iter().any(|layer| has_word(&forward, layer)) {
+            header.push("lora(rank = 1, alpha = 2, on = [\"*\"])".to_owned());
+        }
         format!(
             "    {name} {{\n        struct M<{}>;\n        {forward}\n    }} ({}){kind};\n",
-            sizes.join(", "),
+            header.join(", "),
             cases.join(", "),
         )
     }

@@ -1,0 +1,428 @@
+//! Weights in int8, symmetric, with a scale for each row: `w ≈ scale q`, with `q` in -127..=127.
+//!
+//! Dettmers et al., "LLM.int8(): 8-bit matrix multiplication for transformers at scale" (2022), without its outliers: the rows that are multiplied
+//! with the weights are rounded to 16 bits, so that they lose nothing that matters. Such a number is two signed bytes, `x ≈ scale (256 high + low)`:
+//!
+//! ```text
+//! y[o] = scale_x scale_w[o] (256 Σ_k high[k] q[o][k] + Σ_k low[k] q[o][k]) + bias[o]
+//! ```
+//!
+//! The sums are exact. So a result has the same bits on every instruction set, for any number of threads, and for any number of rows beside it.
+//!
+//! The weights stand as `q + 128`, in [lines](ByteLine) of 16 rows of the matrix, and `128 Σ_k x[k]` is subtracted behind the product.
+
+use std::{cell::Cell, ops::Range};
+
+use super::{RowError, as_f32, blocks};
+use crate::kernel::{
+    Matrix, MatrixMut, Real,
+    linear_parts::Parts,
+    parallel::{FEW_MULTIPLICATIONS, SMALL, for_each},
+};
+use crate::simd::{
+    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, ByteSums, Kernel, MOST_BYTE_DEPTHS, SignedBytes, Vector,
+    run, sums_of_bytes,
+};
+
+/// The largest `q`.
+const LARGEST: f32 = 127.0;
+
+/// `q + OFFSET` is a byte without a sign.
+const OFFSET: i32 = 128;
+
+/// The largest number of a row that is rounded to 16 bits, whose higher byte is 127 at most.
+const LARGEST_OF_ROW: f32 = 127.0 * 256.0 + 127.0;
+
+/// The bits that a scale has less than an `f32`.
+const BITS_LESS: u32 = 7;
+
+/// The multiplications that are worth a thread.
+const SHARE: usize = 64 * SMALL;
+
+/// The panels that are multiplied at a time.
+const PANELS: usize = 4;
+
+/// The rows that are multiplied at a time. With two sums of each for each panel, these fill the registers.
+const ROWS: usize = 3;
+
+/// A matrix of weights `[out, in]` in int8.
+#[derive(Debug)]
+pub struct Int8Matrix {
+    rows: usize,
+    cols: usize,
+    /// Panels of 16 rows, each with all columns.
+    lines: Vec<ByteLine>,
+    scales: Vec<f32>,
+}
+
+impl Int8Matrix {
+    /// Whether a matrix with so many columns can be in int8: the sums are integers of 32 bits.
+    pub fn fits(cols: usize) -> bool {
+        cols <= MOST_BYTE_DEPTHS
+    }
+
+    /// The lines of a panel.
+    fn lines_of_panel(&self) -> usize {
+        self.cols.div_ceil(BYTE_DEPTHS)
+    }
+
+    fn panel(&self, panel: usize) -> &[ByteLine] {
+        &self.lines[panel * self.lines_of_panel()..][..self.lines_of_panel()]
+    }
+
+    /// The bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.lines[..]) + size_of_val(&self.scales[..])
+    }
+
+    /// The number of rows, and of columns.
+    pub fn extents(&self) -> [usize; 2] {
+        [self.rows, self.cols]
+    }
+
+    /// The weights of a row, `scale q`: exact in `f32`.
+    pub fn row(&self, row: usize) -> impl Iterator<Item = f32> {
+        let scale = self.scales[row];
+        self.integers(row).map(move |q| scale * f32::from(q))
+    }
+
+    /// The `q` of a row.
+    pub fn integers(&self, row: usize) -> impl Iterator<Item = i8> {
+        let lane = row % BYTE_COLUMNS;
+        let lines = self.panel(row / BYTE_COLUMNS).iter();
+        let bytes = lines.flat_map(move |line| line.0[lane]).take(self.cols);
+        bytes.map(|byte| (i32::from(byte) - OFFSET) as i8)
+    }
+
+    /// The scale of each row.
+    pub fn scales(&self) -> &[f32] {
+        &self.scales
+    }
+
+    /// The matrix of these scales and `q`, row-major.
+    ///
+    /// # Panics
+    /// If the number of the `q` is not that of the rows times the columns, or the rows are [too long](Self::fits).
+    pub fn of_integers(cols: usize, scales: Vec<f32>, integers: &[i8]) -> Self {
+        let mut matrix = Self::zeros(scales.len(), cols);
+        assert_eq!(integers.len(), scales.len() * cols, "a scale for each row");
+        let each = matrix.lines_of_panel();
+        let rows = integers.chunks(cols.max(1)).enumerate();
+        for (row, integers) in rows {
+            let lines = &mut matrix.lines[row / BYTE_COLUMNS * each..][..each];
+            for (line, some) in lines.iter_mut().zip(integers.chunks(BYTE_DEPTHS)) {
+                for (byte, q) in line.0[row % BYTE_COLUMNS].iter_mut().zip(some) {
+                    *byte = (i32::from(*q) + OFFSET) as u8;
+                }
+            }
+        }
+        matrix.scales = scales;
+        matrix
+    }
+
+    #[track_caller]
+    fn zeros(rows: usize, cols: usize) -> Self {
+        assert!(
+            Self::fits(cols),
+            "rows of at most {MOST_BYTE_DEPTHS} numbers, not {cols}"
+        );
+        let lines = rows.div_ceil(BYTE_COLUMNS) * cols.div_ceil(BYTE_DEPTHS);
+        Self {
+            rows,
+            cols,
+            lines: vec![ByteLine([[OFFSET as u8; BYTE_DEPTHS]; BYTE_COLUMNS]); lines],
+            scales: vec![0.0; rows],
+        }
+    }
+}
+
+/// A scale for numbers up to this one. It has 17 bits, so that its product with `q` is exact, and the scale of such products is the
+/// same again. That of a row that is not finite is NaN, and that of numbers that are almost subnormal 0.
+fn scale_of(largest: f32) -> f32 {
+    let scale = largest / LARGEST;
+    if !scale.is_finite() {
+        return f32::NAN;
+    }
+    if !scale.is_normal() {
+        return 0.0;
+    }
+    let last = 1_u32 << BITS_LESS;
+    f32::from_bits((scale.to_bits() + (last - 1)) & !(last - 1))
+}
+
+/// The largest absolute value, infinity or NaN if one is that.
+#[inline(always)]
+fn largest<E: Real>(x: &[E]) -> f32 {
+    let bits = x.iter().map(|x| as_f32(*x).abs().to_bits());
+    // The order of positive numbers is that of their bits, with NaN at the end.
+    f32::from_bits(bits.fold(0, u32::max))
+}
+
+/// Rounds a matrix `[out, in]` to int8, and returns the error of each row: `‖w - scale q‖ / ‖w‖`.
+///
+/// # Panics
+/// If its rows are not contiguous, or [too long](Int8Matrix::fits).
+#[track_caller]
+pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Int8Matrix, Vec<f32>) {
+    let mut matrix = Int8Matrix::zeros(w.rows(), w.cols());
+    let mut errors = vec![0.0; w.rows()];
+    let each = matrix.lines_of_panel().max(1);
+    let scales = matrix.scales.chunks_mut(BYTE_COLUMNS);
+    let of_rows = scales.zip(errors.chunks_mut(BYTE_COLUMNS));
+    let panels = matrix.lines.chunks_mut(each).zip(of_rows).enumerate();
+    for_each(panels, |(panel, (lines, (scales, errors)))| {
+        for (lane, (scale, error)) in scales.iter_mut().zip(errors).enumerate() {
+            let row = w.row(panel * BYTE_COLUMNS + lane);
+            *scale = scale_of(largest(row));
+            *error = quantize_row(row, *scale, lane, lines);
+        }
+    });
+    (matrix, errors)
+}
+
+/// `y = x Wᵀ + b` for shapes that fit.
+pub(super) fn forward<E: Real>(
+    x: Matrix<'_, E>,
+    w: &Int8Matrix,
+    rows: Range<usize>,
+    bias: Option<&[E]>,
+    y: Parts<'_, E>,
+) {
+    let mut rounded = RoundedRows::take();
+    rounded.round(x);
+    let blocks = blocks(x.rows(), [rows.len(), w.cols], SHARE, y);
+    for_each(blocks, |(first, y)| {
+        let block = Product {
+            x: &rounded,
+            w,
+            bias: bias.map(|bias| &bias[first..][..y.cols()]),
+            first: rows.start + first,
+            y,
+        };
+        block.run();
+    });
+    rounded.give_back();
+}
+
+/// Writes a row to a lane of a panel, and returns its error.
+fn quantize_row<E: Real>(row: &[E], scale: f32, lane: usize, lines: &mut [ByteLine]) -> f32 {
+    let mut sums = RowError::default();
+    for (weights, line) in row.chunks(BYTE_DEPTHS).zip(lines) {
+        for (weight, byte) in weights.iter().zip(&mut line.0[lane]) {
+            let weight = as_f32(*weight);
+            let q = match scale > 0.0 {
+                true => (weight / scale).round_ties_even(),
+                false => 0.0,
+            };
+            *byte = (q as i32 + OFFSET) as u8;
+            sums.add(weight, scale * q);
+        }
+    }
+    sums.relative()
+}
+
+/// Rows that are rounded to 16 bits.
+#[derive(Debug, Default)]
+struct RoundedRows {
+    rows: usize,
+    /// The number of `SignedBytes` of a byte of a row.
+    len: usize,
+    /// `[rows, 2, len]`: the higher bytes of a row, and the lower ones.
+    bytes: Vec<SignedBytes>,
+    /// `[rows]`
+    scales: Vec<f32>,
+    /// The sums of the higher bytes and of the lower ones, `[rows]`.
+    sums: Vec<[i32; 2]>,
+}
+
+thread_local! {
+    /// The memory of the last product on this thread.
+    static SPARE: Cell<RoundedRows> = Cell::default();
+}
+
+impl RoundedRows {
+    fn take() -> Self {
+        SPARE.take()
+    }
+
+    fn give_back(self) {
+        SPARE.set(self);
+    }
+
+    fn round<E: Real>(&mut self, x: Matrix<'_, E>) {
+        self.rows = x.rows();
+        self.len = x.cols().div_ceil(BYTE_DEPTHS);
+        self.bytes.resize(2 * self.rows * self.len, [0; _]);
+        self.scales.resize(self.rows, 0.0);
+        self.sums.resize(self.rows, [0; 2]);
+        let each = (FEW_MULTIPLICATIONS / 16).div_ceil(x.cols().max(1));
+        let of_rows = self.scales.chunks_mut(each).zip(self.sums.chunks_mut(each));
+        let bytes = self.bytes.chunks_mut((2 * each * self.len).max(1));
+        let blocks = bytes.zip(of_rows).enumerate();
+        let len = self.len;
+        for_each(blocks, |(block, (bytes, (scales, sums)))| {
+            let of_rows = scales.iter_mut().zip(sums);
+            for (index, (scale, sums)) in of_rows.enumerate() {
+                let (high, low) = bytes[2 * index * len..][..2 * len].split_at_mut(len);
+                let row = x.row(block * each + index);
+                (*scale, *sums) = run(RoundRow { row, high, low });
+            }
+        });
+    }
+
+    /// The higher bytes of a row, or the lower ones.
+    fn bytes(&self, row: usize, which: usize) -> &[SignedBytes] {
+        &self.bytes[(2 * row + which) * self.len..][..self.len]
+    }
+}
+
+/// Rounds a row. Returns its scale and the sums of its bytes.
+struct RoundRow<'a, E> {
+    row: &'a [E],
+    high: &'a mut [SignedBytes],
+    low: &'a mut [SignedBytes],
+}
+
+impl<E: Real> Kernel for RoundRow<'_, E> {
+    type Element = E;
+    type Output = (f32, [i32; 2]);
+
+    /// A plain loop, which the compiler vectorises.
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) -> (f32, [i32; 2]) {
+        let scale = largest(self.row) / LARGEST_OF_ROW;
+        let [high, low] = [self.high.as_flattened_mut(), self.low.as_flattened_mut()];
+        if !scale.is_normal() {
+            high.fill(0);
+            low.fill(0);
+            let scale = if scale.is_finite() { 0.0 } else { f32::NAN };
+            return (scale, [0; 2]);
+        }
+        let inverse = 1.0 / scale;
+        let count = self.row.len();
+        high[count..].fill(0);
+        low[count..].fill(0);
+        let mut sums = [0; 2];
+        for ((x, high), low) in self.row.iter().zip(high).zip(low) {
+            let number = (as_f32(*x) * inverse).round_ties_even() as i32;
+            let upper = (number + OFFSET) >> 8;
+            let lower = number - (upper << 8);
+            *high = upper as i8;
+            *low = lower as i8;
+            sums[0] += upper;
+            sums[1] += lower;
+        }
+        (scale, sums)
+    }
+}
+
+/// All rows with a block of outputs.
+struct Product<'a, 'y, E> {
+    x: &'a RoundedRows,
+    w: &'a Int8Matrix,
+    /// Of the block.
+    bias: Option<&'a [E]>,
+    /// The row of the weights that the first output of the block is.
+    first: usize,
+    y: MatrixMut<'y, E>,
+}
+
+impl<E: Real> Product<'_, '_, E> {
+    fn run(mut self) {
+        let end = self.first + self.y.cols();
+        let panels = self.first / BYTE_COLUMNS..end.div_ceil(BYTE_COLUMNS);
+        let mut panel = panels.start;
+        while panel < panels.end {
+            match panels.end - panel {
+                PANELS.. => {
+                    self.rows::<PANELS>(panel);
+                    panel += PANELS;
+                }
+                _ => {
+                    self.rows::<1>(panel);
+                    panel += 1;
+                }
+            }
+        }
+    }
+
+    /// All rows with `C` panels.
+    fn rows<const C: usize>(&mut self, panel: usize) {
+        let w = std::array::from_fn(|c| self.w.panel(panel + c));
+        let mut row = 0;
+        while row < self.x.rows {
+            match self.x.rows - row {
+                1 => self.tile::<1, 2, C>(row, panel, w),
+                2 => self.tile::<2, 4, C>(row, panel, w),
+                _ => self.tile::<ROWS, { 2 * ROWS }, C>(row, panel, w),
+            }
+            row += ROWS;
+        }
+    }
+
+    /// `R` rows, which are `B` rows of bytes.
+    #[inline(always)]
+    fn tile<const R: usize, const B: usize, const C: usize>(
+        &mut self,
+        row: usize,
+        panel: usize,
+        w: [&[ByteLine]; C],
+    ) {
+        let x = std::array::from_fn(|b| self.x.bytes(row + b / 2, b % 2));
+        let sums: ByteSums<B, C> = sums_of_bytes(x, w);
+        for r in 0..R {
+            let [high, low] = [2 * r, 2 * r + 1].map(|b| sums[b].as_flattened());
+            self.write(row + r, panel * BYTE_COLUMNS, high, low);
+        }
+    }
+
+    /// Writes those of the outputs of panels that are in the block.
+    fn write(&mut self, row: usize, first: usize, high: &[i32], low: &[i32]) {
+        let outputs = self.first.max(first)..(self.first + self.y.cols()).min(first + high.len());
+        let lanes = outputs.start - first..outputs.end - first;
+        let to = outputs.start - self.first..outputs.end - self.first;
+        run(Finish {
+            scale: self.x.scales[row],
+            sums: self.x.sums[row],
+            high: &high[lanes.clone()],
+            low: &low[lanes],
+            scales: &self.w.scales[outputs],
+            bias: self.bias.map(|bias| &bias[to.clone()]),
+            y: &mut self.y.row_mut(row)[to],
+        });
+    }
+}
+
+/// Sums to results.
+struct Finish<'a, E> {
+    scale: f32,
+    sums: [i32; 2],
+    high: &'a [i32],
+    low: &'a [i32],
+    scales: &'a [f32],
+    bias: Option<&'a [E]>,
+    y: &'a mut [E],
+}
+
+impl<E: Real> Kernel for Finish<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    /// A plain loop, which the compiler vectorises. It rounds each operation, so that all instruction sets have the same bits.
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let [of_high, of_low] = self.sums.map(|sum| OFFSET * sum);
+        let sums = self.high.iter().zip(self.low);
+        for ((y, (high, low)), scale) in self.y.iter_mut().zip(sums).zip(self.scales) {
+            let [high, low] = [high - of_high, low - of_low].map(|sum| sum as f32);
+            let sum = high * 256.0 + low;
+            *y = E::of_f32(sum * (self.scale * scale));
+        }
+        if let Some(bias) = self.bias {
+            self.y
+                .iter_mut()
+                .zip(bias)
+                .for_each(|(y, bias)| *y += *bias);
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Products whose operands are rounded to bf16 while they are packed.
+//!
+//! ```text
+//! to = initial + bf16(rows) bf16(columns)
+//! ```
+//!
+//! Numbers are rounded to the nearest one in bf16, and to the even one of two. Those of two neighbouring depths are a [`Pair`]. Sums are in the type
+//! of the numbers: in the order of the depth, but the second of each pair before the first, as the instruction of AVX-512 BF16 adds them. Each block
+//! of depths is summed on its own. So the bits depend neither on the number of threads nor, for `f32`, on the instruction set.
+//!
+//! The parts of a product, and what their columns are copied from, are those of [`packed`](super::packed).
+
+use std::{mem, ops::Range};
+
+use super::packed::{Columns, Part, Pieces, SUMMED_TILES, Sums, parts, row_chunks};
+use super::parallel::for_each;
+use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
+use crate::simd::{Initial, Kernel, Pair, Panels, TILE_ROWS, Vector, panel_columns, run};
+
+/// The numbers that the products of a pass multiply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dtype {
+    /// Those of the model.
+    #[default]
+    Model,
+    /// Operands rounded to bf16: the sign, the exponent and the first 7 bits of an `f32`, to the nearest number and to the even one of two. Subnormal
+    /// ones become 0. Sums are in the type of the model.
+    Bf16,
+}
+
+/// The most depths that are multiplied at a time: as many bytes as the depths of a product of `f32`.
+const DEPTHS: usize = 1024;
+/// The depths that are copied at a time, before they are rounded: a part of a first-level cache.
+const COPIED: usize = 64;
+/// The rows that are packed at a time: with all depths of a block, a part of a second-level cache.
+const ROWS: usize = SUMMED_TILES * TILE_ROWS;
+
+/// [`multiply_and_sum`](super::packed::multiply_and_sum) of rounded operands. The sums of the rows are those of the numbers before they are rounded.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+pub(super) fn multiply_rounded<'a, E: Pooled, C: Columns<E>>(
+    to: impl IntoIterator<Item = MatrixMut<'a, E>>,
+    initial: Initial<'_, E>,
+    rows: Matrix<'_, E>,
+    columns: &C,
+    sums: &'a mut [E],
+) {
+    let to: Pieces<'a, E> = to.into_iter().collect();
+    let pairs = block_of(rows.cols()).div_ceil(2);
+    let panel = panel_columns::<E>() * pairs * size_of::<Pair>();
+    let parts = parts(to, initial, rows, C::PANELS_OF_A_THREAD, panel, sums);
+    for_each(parts, |part: Part<'_, E>| {
+        multiply(part, initial, rows, columns);
+    });
+}
+
+/// The depths of a block, an even number: about the same for all blocks, and 2 where there is no depth at all.
+fn block_of(depth: usize) -> usize {
+    let blocks = depth.div_ceil(DEPTHS).max(1);
+    depth.div_ceil(blocks).next_multiple_of(2).max(2)
+}
+
+fn multiply<E: Pooled>(
+    mut part: Part<'_, E>,
+    initial: Initial<'_, E>,
+    rows: Matrix<'_, E>,
+    from: &impl Columns<E>,
+) {
+    let width = panel_columns::<E>();
+    let initial = initial.part(part.rows.clone(), part.columns.clone());
+    let rows = rows.some_rows(part.rows.clone());
+    let depth = rows.cols();
+    let block = block_of(depth);
+    let most = block.min(depth).div_ceil(2);
+    let panels = part.columns.len().div_ceil(width);
+    let [mut right, mut left] =
+        [panels * width, ROWS.min(rows.rows())].map(|count| Buffer::<f32>::uninit(count * most));
+    let mut sums = Sums::new(mem::take(&mut part.sums), initial);
+    let mut of_block = initial;
+    for first in (0..depth.max(1)).step_by(block) {
+        let depths = first..depth.min(first + block);
+        let pairs = depths.len().div_ceil(2);
+        let right = Pair::in_memory_of(&mut right[..panels * width * pairs]);
+        pack_columns(from, part.columns.clone(), depths.clone(), right);
+        let columns = Panels::with_columns(right, pairs, width);
+        let rows = rows.some_cols(depths);
+        let to = part.to.iter_mut().map(MatrixMut::reborrow).collect();
+        for (chunk, mut to) in row_chunks(to, rows.rows(), ROWS) {
+            let rows = rows.some_rows(chunk.clone());
+            let left = Pair::in_memory_of(&mut left[..chunk.len() * pairs]);
+            let packed = pack_rows(rows, left);
+            let initial = of_block.part(chunk.clone(), 0..part.columns.len());
+            E::multiply_pairs(&mut to, initial, packed, columns);
+            if !sums.is_empty() {
+                sums.add(rows, chunk);
+            }
+        }
+        of_block = Initial::Old;
+    }
+    sums.write();
+}
+
+/// Packs the columns. Those behind the last one, and a depth behind the last one, are zeros.
+fn pack_columns<E: Pooled>(
+    from: &impl Columns<E>,
+    columns: Range<usize>,
+    depths: Range<usize>,
+    panels: &mut [Pair],
+) {
+    let width = panel_columns::<E>();
+    let pairs = depths.len().div_ceil(2);
+    let mut copied = Buffer::uninit(width * COPIED.min(depths.len()));
+    let panels = panels.chunks_mut((width * pairs).max(1));
+    for (first, panel) in columns.clone().step_by(width).zip(panels) {
+        let columns = first..columns.end.min(first + width);
+        let blocks = panel.chunks_mut(width * COPIED / 2);
+        for (start, to) in depths.clone().step_by(COPIED).zip(blocks) {
+            let some = start..depths.end.min(start + COPIED);
+            let copied = &mut copied[..columns.len() * some.len()];
+            from.copy(
+                columns.clone(),
+                some.clone(),
+                MatrixMut::new(copied, some.len(), columns.len()),
+            );
+            let rows = Matrix::new(copied, some.len(), columns.len());
+            run(RoundRows { rows, width, to });
+        }
+    }
+}
+
+/// Packs rows whose numbers, or those of neighbouring rows, stand side by side.
+fn pack_rows<'a, E: Pooled>(rows: Matrix<'_, E>, to: &'a mut [Pair]) -> Matrix<'a, Pair> {
+    let (count, pairs) = (rows.rows(), rows.cols().div_ceil(2));
+    if rows.has_row_slices() {
+        run(RoundColumns { rows, to: &mut *to });
+        return Matrix::new(to, count, pairs);
+    }
+    run(RoundRows {
+        rows: rows.transposed(),
+        width: count,
+        to: &mut *to,
+    });
+    Matrix::new(to, pairs, count).transposed()
+}
+
+#[inline(always)]
+fn as_f32<E: Real>(x: E) -> f32 {
+    let x: f64 = x.into();
+    x as f32
+}
+
+/// Makes pairs of the numbers of two neighbouring rows: `[pairs, width]`. The rows are of at most this width.
+struct RoundRows<'a, E> {
+    rows: Matrix<'a, E>,
+    width: usize,
+    to: &'a mut [Pair],
+}
+
+impl<E: Real> Kernel for RoundRows<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    /// Plain loops, which the compiler vectorises.
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let rows = self.rows;
+        for (pair, to) in self.to.chunks_exact_mut(self.width.max(1)).enumerate() {
+            let (to, rest) = to.split_at_mut(rows.cols());
+            rest.fill(Pair::new(0.0, 0.0));
+            let first = rows.row(2 * pair);
+            if 2 * pair + 1 == rows.rows() {
+                for (to, first) in to.iter_mut().zip(first) {
+                    *to = Pair::new(as_f32(*first), 0.0);
+                }
+                continue;
+            }
+            let second = rows.row(2 * pair + 1);
+            for ((to, first), second) in to.iter_mut().zip(first).zip(second) {
+                *to = Pair::new(as_f32(*first), as_f32(*second));
+            }
+        }
+    }
+}
+
+/// Makes pairs of neighbouring numbers of each row: `[rows, pairs]`.
+struct RoundColumns<'a, E> {
+    rows: Matrix<'a, E>,
+    to: &'a mut [Pair],
+}
+
+impl<E: Real> Kernel for RoundColumns<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    /// Plain loops, which the compiler vectorises.
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let pairs = self.rows.cols().div_ceil(2);
+        let whole = self.rows.cols() / 2;
+        for (row, to) in self.to.chunks_exact_mut(pairs.max(1)).enumerate() {
+            let row = self.rows.row(row);
+            for (to, pair) in to.iter_mut().zip(row.chunks_exact(2)) {
+                *to = Pair::new(as_f32(pair[0]), as_f32(pair[1]));
+            }
+            if let (Some(to), Some(last)) = (to.get_mut(whole), row.get(2 * whole)) {
+                *to = Pair::new(as_f32(*last), 0.0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::packed::Transposed;
+    use crate::kernel::testing::{noise, on_every_isa, same_for_all_threads};
+    use crate::simd::Isa;
+
+    /// Sizes around those of pairs, vectors, panels, chunks of rows and blocks of depths.
+    const SHAPES: [[usize; 3]; 11] = [
+        [0, 3, 2],
+        [3, 0, 2],
+        [2, 3, 0],
+        [1, 1, 1],
+        [5, 2, 17],
+        [47, 63, 65],
+        [49, 64, 64],
+        [50, 65, 200],
+        [7, 1025, 33],
+        [60, 129, 150],
+        [3, 2050, 5],
+    ];
+
+    fn bf16(x: f32) -> f32 {
+        Pair::new(x, 0.0).numbers()[0]
+    }
+
+    /// Sums of exact products of rounded numbers, each rounded once, in the order of the instruction.
+    fn reference(initial: Option<f32>, a: &[f32], b: &[f32]) -> f32 {
+        let depth = a.len();
+        let blocks = depth.div_ceil(1024).max(1);
+        let block = depth.div_ceil(blocks).next_multiple_of(2).max(2);
+        let mut total = initial;
+        for (a, b) in a.chunks(block).zip(b.chunks(block)) {
+            let mut sum = 0.0_f32;
+            for (a, b) in a.chunks(2).zip(b.chunks(2)) {
+                for (a, b) in a.iter().zip(b).rev() {
+                    let product = f64::from(bf16(*a)) * f64::from(bf16(*b));
+                    sum = (product + f64::from(sum)) as f32;
+                }
+            }
+            total = Some(total.map_or(sum, |total| total + sum));
+        }
+        total.unwrap_or(0.0)
+    }
+
+    /// Every layout of both sides has the bits of the reference, on every instruction set.
+    #[test]
+    fn products_are_those_of_rounded_operands() {
+        on_every_isa(|isa| {
+            for [m, k, n] in SHAPES {
+                let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
+                let bias = noise::<f32>(n, 3);
+                let transposed = |x: &[f32], rows: usize, cols: usize| -> Vec<f32> {
+                    let all = (0..cols).flat_map(|j| (0..rows).map(move |i| x[i * cols + j]));
+                    all.collect()
+                };
+                let (a_t, b_t) = (transposed(&a, m, k), transposed(&b, k, n));
+                let rows = [Matrix::new(&a, m, k), Matrix::new(&a_t, k, m).transposed()];
+                for (index, rows) in rows.into_iter().enumerate() {
+                    for initial in [Initial::Zero, Initial::Old, Initial::OfColumns(&bias)] {
+                        let start = |j: usize| match initial {
+                            Initial::Old => Some(0.5),
+                            Initial::OfColumns(bias) => Some(bias[j]),
+                            _ => None,
+                        };
+                        let want: Vec<f32> = (0..m * n)
+                            .map(|at| {
+                                let (i, j) = (at / n, at % n);
+                                reference(start(j), &a[i * k..][..k], &b_t[j * k..][..k])
+                            })
+                            .collect();
+                        let mut sums = vec![0.5; m];
+                        let check = |got: Vec<f32>, what: &str| {
+                            let same = got.iter().zip(&want).all(|(a, b)| a == b);
+                            assert!(same, "{m} x {k} x {n}, {what}, rows {index}, {isa}");
+                        };
+                        let mut got = vec![0.5; m * n];
+                        let to = [MatrixMut::new(&mut got, m, n)];
+                        multiply_rounded(to, initial, rows, &Matrix::new(&b, k, n), &mut []);
+                        check(got, "rows");
+                        let mut got = vec![0.5; m * n];
+                        let to = [MatrixMut::new(&mut got, m, n)];
+                        let columns = Transposed(Matrix::new(&b_t, n, k));
+                        let sums = if index == 1 { &mut sums[..] } else { &mut [] };
+                        multiply_rounded(to, initial, rows, &columns, sums);
+                        check(got, "columns");
+                    }
+                }
+            }
+        });
+    }
+
+    /// The sums are those of products that round nothing.
+    #[test]
+    fn sums_of_rows_are_not_rounded() {
+        let [depth, count, cols] = [700, 130, 33];
+        let (a, b) = (
+            noise::<f32>(depth * count, 1),
+            noise::<f32>(depth * cols, 2),
+        );
+        let rows = Matrix::new(&a, depth, count).transposed();
+        let columns = Matrix::new(&b, depth, cols);
+        Isa::current().force(|| {
+            let mut sums = vec![0.5; count];
+            let mut to = vec![0.0; count * cols];
+            let view = [MatrixMut::new(&mut to, count, cols)];
+            multiply_rounded(view, Initial::Old, rows, &columns, &mut sums);
+            let near = |row: usize, sum: f32| {
+                let want: f64 = (0..depth).map(|k| f64::from(a[k * count + row])).sum();
+                (f64::from(sum) - want - 0.5).abs() < 1e-4
+            };
+            assert!(sums.iter().enumerate().all(|(row, sum)| near(row, *sum)));
+        });
+    }
+
+    #[test]
+    fn results_have_the_same_bits_for_any_number_of_threads() {
+        for [m, k, n] in [[700, 1300, 200], [130, 129, 900], [50, 300, 64]] {
+            let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
+            let rows = [Matrix::new(&a, m, k), Matrix::new(&a, k, m).transposed()];
+            for rows in rows {
+                same_for_all_threads(|| {
+                    let mut to = vec![0.5; m * n];
+                    let mut sums = vec![0.5; m];
+                    let sums_of = if rows.has_row_slices() {
+                        &mut []
+                    } else {
+                        &mut sums[..]
+                    };
+                    let view = [MatrixMut::new(&mut to, m, n)];
+                    let columns = Matrix::new(&b, k, n);
+                    multiply_rounded(view, Initial::Old, rows, &columns, sums_of);
+                    (to, sums)
+                });
+            }
+        }
+    }
+}

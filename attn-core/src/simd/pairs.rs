@@ -1,0 +1,356 @@
+//! Products of pairs of numbers in bf16, whose sums have the type of the result.
+//!
+//! ```text
+//! sum ← sum + a₁ b₁, then sum ← sum + a₀ b₀     for the pairs (a₀, a₁) and (b₀, b₁) of two neighbouring depths
+//! ```
+//!
+//! Each of the two steps is rounded once, to the nearest and to the even one of two, and a subnormal sum becomes 0. That is what `vdpbf16ps` of
+//! AVX-512 BF16 computes. Other instruction sets compute the same bits with multiply-adds: the product of two numbers in bf16 is exact in `f32`,
+//! unless it is too small or too large, and the sum is rounded once there, too. A number of a pair is never subnormal, because the instruction
+//! reads 0 in place of such a number: [`Pair::new`] replaces it.
+
+#[cfg(target_arch = "x86_64")]
+use super::Isa;
+use super::panels::{Factors, Product};
+use super::{Initial, Kernel, Matrix, MatrixMut, Panels, Real, Vector, run};
+
+/// Two numbers in bf16: those of two neighbouring depths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Pair(u32);
+
+impl Pair {
+    /// The pair of two numbers, each rounded to the nearest one in bf16, and to the even one of two. A subnormal one becomes 0.
+    #[inline(always)]
+    pub fn new(first: f32, second: f32) -> Self {
+        Self(rounded(first) >> 16 | rounded(second))
+    }
+
+    /// Both numbers.
+    #[inline(always)]
+    pub fn numbers(self) -> [f32; 2] {
+        [self.0 << 16, self.0 & 0xffff_0000].map(f32::from_bits)
+    }
+
+    /// Memory for pairs, whose contents are arbitrary.
+    pub fn in_memory_of(numbers: &mut [f32]) -> &mut [Self] {
+        // SAFETY: a pair has the size and alignment of an `f32`, and both types allow all bits.
+        unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), numbers.len()) }
+    }
+}
+
+/// The nearest number in bf16, as an `f32`: half of the last place is added, less one unit where the last bit is 0, and what is behind it cut off.
+#[inline(always)]
+fn rounded(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
+    // A NaN may have its bits in the lower half alone.
+    let quiet = bits | 0x40_0000;
+    let kept = match x.is_nan() {
+        true => quiet,
+        false => nearest,
+    };
+    let is_normal = kept & 0x7f80_0000 != 0;
+    kept & if is_normal { 0xffff_0000 } else { 0x8000_0000 }
+}
+
+/// The sums of products of pairs.
+pub trait PairSums: Real {
+    /// [`multiply_panels`](super::multiply_panels) of pairs: a depth of `rows` and `columns` is that of two numbers. The panels have as many columns
+    /// as those of the sums.
+    ///
+    /// The sums of `f32` have the same bits on every instruction set, but for the bits of a NaN.
+    ///
+    /// # Panics
+    /// If there are too few panels, or pieces have other numbers of rows.
+    #[track_caller]
+    fn multiply_pairs(
+        to: &mut [MatrixMut<'_, Self>],
+        initial: Initial<'_, Self>,
+        rows: Matrix<'_, Pair>,
+        columns: Panels<'_, Pair>,
+    );
+}
+
+impl PairSums for f32 {
+    fn multiply_pairs(
+        to: &mut [MatrixMut<'_, f32>],
+        initial: Initial<'_, f32>,
+        rows: Matrix<'_, Pair>,
+        columns: Panels<'_, Pair>,
+    ) {
+        multiply(Product::new(to, initial, rows, columns));
+    }
+}
+
+impl PairSums for f64 {
+    fn multiply_pairs(
+        to: &mut [MatrixMut<'_, f64>],
+        initial: Initial<'_, f64>,
+        rows: Matrix<'_, Pair>,
+        columns: Panels<'_, Pair>,
+    ) {
+        run(Product::new(to, initial, rows, columns));
+    }
+}
+
+/// The product of `f32`, with the instruction if the machine has it.
+fn multiply(product: Product<'_, '_, f32, Pair>) {
+    #[cfg(target_arch = "x86_64")]
+    if Isa::current() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16") {
+        // SAFETY: the line above has checked the machine.
+        return unsafe { dot::multiply(product) };
+    }
+    run(product);
+}
+
+impl<E: Real> Kernel for Product<'_, '_, E, Pair> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        self.multiply::<V, Halves>();
+    }
+}
+
+/// Both numbers of a pair, in vectors of their own.
+struct Halves;
+
+impl<V: Vector> Factors<V> for Halves {
+    type Number = Pair;
+    type Lanes = [V; 2];
+
+    #[inline(always)]
+    fn splat(pair: Pair) -> [V; 2] {
+        pair.numbers().map(|x| V::splat(V::Element::of_f32(x)))
+    }
+
+    #[inline(always)]
+    fn load(from: &[Pair]) -> [V; 2] {
+        let mut halves = [[V::Element::ZERO; 16]; 2];
+        for (lane, pair) in from[..V::LANES].iter().enumerate() {
+            let [first, second] = pair.numbers();
+            halves[0][lane] = V::Element::of_f32(first);
+            halves[1][lane] = V::Element::of_f32(second);
+        }
+        [V::load(&halves[0]), V::load(&halves[1])]
+    }
+
+    #[inline(always)]
+    fn add_product(a: [V; 2], b: [V; 2], sum: V) -> V {
+        let sum = without_subnormals(a[1].mul_add_once(b[1], sum));
+        without_subnormals(a[0].mul_add_once(b[0], sum))
+    }
+}
+
+#[inline(always)]
+fn without_subnormals<V: Vector>(x: V) -> V {
+    let least = V::splat(V::Element::MIN_POSITIVE);
+    V::select(x.abs().lt(least), V::zero().copysign(x), x)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod dot {
+    use std::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_set1_epi32};
+
+    use super::super::avx512::F32x16;
+    use super::{Factors, Pair, Product};
+
+    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+    pub(super) fn multiply(product: Product<'_, '_, f32, Pair>) {
+        product.multiply::<F32x16, Dot>();
+    }
+
+    /// Pairs as the instruction reads them.
+    struct Dot;
+
+    impl Factors<F32x16> for Dot {
+        type Number = Pair;
+        type Lanes = __m512i;
+
+        #[inline(always)]
+        fn splat(pair: Pair) -> __m512i {
+            // SAFETY: see the head of the module: `multiply` is the only user.
+            unsafe { _mm512_set1_epi32(pair.0 as i32) }
+        }
+
+        #[inline(always)]
+        fn load(from: &[Pair]) -> __m512i {
+            let from = &from[..16];
+            // SAFETY: as above, and 16 pairs have the size of the register.
+            unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+        }
+
+        #[inline(always)]
+        fn add_product(a: __m512i, b: __m512i, sum: F32x16) -> F32x16 {
+            sum.add_dot(a, b)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::{Isa, panel_columns, vector_columns};
+
+    /// Pseudorandom bits.
+    fn bits(seed: u64) -> impl FnMut() -> u32 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 16) as u32
+        }
+    }
+
+    /// A number with one of some exponents.
+    fn number(bits: &mut impl FnMut() -> u32, exponents: &[u32]) -> f32 {
+        let exponent = exponents[bits() as usize % exponents.len()];
+        f32::from_bits(bits() & 0x807f_ffff | exponent << 23)
+    }
+
+    fn flushed(x: f32) -> f32 {
+        match x.abs() < f32::MIN_POSITIVE {
+            true => 0_f32.copysign(x),
+            false => x,
+        }
+    }
+
+    /// The steps of the instruction, with a product and a sum that are exact in `f64` before the one rounding.
+    fn reference(a: &[Pair], b: &[Pair]) -> f32 {
+        let step = |sum: f32, a: f32, b: f32| {
+            flushed((f64::from(a) * f64::from(b) + f64::from(sum)) as f32)
+        };
+        a.iter().zip(b).fold(0.0, |sum, (a, b)| {
+            let [a, b] = [a.numbers(), b.numbers()];
+            step(step(sum, a[1], b[1]), a[0], b[0])
+        })
+    }
+
+    fn same(a: f32, b: f32) -> bool {
+        a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
+    }
+
+    #[test]
+    fn numbers_are_rounded_to_the_nearest_even_one_and_subnormal_ones_to_0() {
+        let mut bits = bits(1);
+        let special = [0.0, -0.0, f32::INFINITY, f32::MAX, f32::MIN, 1e-40, -1e-40];
+        let random = (0..100_000).map(|_| f32::from_bits(bits()));
+        for x in special.into_iter().chain(random) {
+            let upper = x.to_bits() & 0xffff_0000;
+            let neighbours = [upper, upper.wrapping_add(0x1_0000)].map(f32::from_bits);
+            let [first, second] = Pair::new(x, 1.0).numbers();
+            assert_eq!(second, 1.0);
+            if x.is_nan() {
+                assert!(first.is_nan());
+                continue;
+            }
+            // Behind the largest number is the next power of two.
+            let value = |x: f32| match x.is_infinite() {
+                true => 2_f64.powi(128).copysign(x.into()),
+                false => x.into(),
+            };
+            let distances = neighbours.map(|near| (value(near) - f64::from(x)).abs());
+            let is_odd = upper >> 16 & 1 == 1;
+            let up = distances[1] < distances[0] || distances[1] == distances[0] && is_odd;
+            let want = match x.is_infinite() {
+                true => x,
+                false => flushed(neighbours[usize::from(up)]),
+            };
+            assert!(same(first, want), "{x:e}: {first:e}, not {want:e}");
+            assert_eq!(Pair::new(1.0, x).numbers()[1].to_bits(), first.to_bits());
+        }
+    }
+
+    /// Sums that are small, large, subnormal and not finite, of rows and columns that fill no tile.
+    #[test]
+    fn products_are_those_of_the_instruction_on_every_machine() {
+        let exponents: [&[u32]; 5] = [
+            &[124, 125, 126, 127, 128],
+            &[60, 61, 62, 63, 64],
+            &[188, 189, 190, 191],
+            &[0, 1, 2, 127, 252, 253],
+            &[0, 127, 255],
+        ];
+        let width = panel_columns::<f32>();
+        for (case, exponents) in exponents.into_iter().enumerate() {
+            for [rows, depth, columns] in [[1, 1, 1], [7, 33, 17], [6, 16, 64], [13, 5, 100]] {
+                let mut bits = bits(case as u64 + 7);
+                let mut pairs = |len: usize| -> Vec<Pair> {
+                    let mut one = || number(&mut bits, exponents);
+                    (0..len).map(|_| Pair::new(one(), one())).collect()
+                };
+                let a = pairs(rows * depth);
+                let panels = columns.div_ceil(width);
+                let b = pairs(panels * depth * width);
+                let column = |j: usize| -> Vec<Pair> {
+                    let panel = &b[j / width * depth * width..][..depth * width];
+                    panel
+                        .iter()
+                        .skip(j % width)
+                        .step_by(width)
+                        .copied()
+                        .collect()
+                };
+                let want: Vec<f32> = (0..rows * columns)
+                    .map(|at| {
+                        let row = &a[at / columns * depth..][..depth];
+                        reference(row, &column(at % columns))
+                    })
+                    .collect();
+                let check = |what: &str, multiply: &dyn Fn(Product<'_, '_, f32, Pair>)| {
+                    let mut got = vec![f32::NAN; rows * columns];
+                    let mut to = [MatrixMut::new(&mut got, rows, columns)];
+                    let rows = Matrix::new(&a, rows, depth);
+                    let columns = Panels::with_columns(&b, depth, width);
+                    multiply(Product::new(&mut to, Initial::Zero, rows, columns));
+                    for (got, want) in got.iter().zip(&want) {
+                        assert!(
+                            same(*got, *want),
+                            "{what}, case {case}: {got:e}, not {want:e}"
+                        );
+                    }
+                };
+                for isa in Isa::available() {
+                    isa.force(|| check(&isa.to_string(), &|product| multiply(product)));
+                    // Without the instruction.
+                    check(&isa.to_string(), &|product| isa.run(product));
+                }
+            }
+        }
+    }
+
+    /// The same operands: only the sums are wider.
+    #[test]
+    fn sums_of_f64_are_those_of_rounded_numbers() {
+        let width = panel_columns::<f64>();
+        assert_eq!(width, 4 * vector_columns::<f64>());
+        let mut bits = bits(3);
+        let mut one = || number(&mut bits, &[125, 126, 127]);
+        let mut pairs =
+            |len: usize| -> Vec<Pair> { (0..len).map(|_| Pair::new(one(), one())).collect() };
+        let [rows, depth, columns] = [3, 9, 20];
+        let (a, b) = (pairs(rows * depth), pairs(depth * width));
+        for isa in Isa::available() {
+            isa.force(|| {
+                let mut got = vec![1.0; rows * columns];
+                let mut to = [MatrixMut::new(&mut got, rows, columns)];
+                let a_rows = Matrix::new(&a, rows, depth);
+                let panels = Panels::with_columns(&b, depth, width);
+                f64::multiply_pairs(&mut to, Initial::Old, a_rows, panels);
+                for (at, got) in got.iter().enumerate() {
+                    let of = |k: usize| {
+                        let a = a[at / columns * depth + k].numbers().map(f64::from);
+                        let b = b[k * width + at % columns].numbers().map(f64::from);
+                        a[0] * b[0] + a[1] * b[1]
+                    };
+                    let want = 1.0 + (0..depth).map(of).sum::<f64>();
+                    // 18 products of at most 1.
+                    assert!((got - want).abs() < 1e-14, "{isa}");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Steps whose products multiply numbers in bf16: against steps by hand over rounded operands, and the bits of runs.
+
+use attn::{
+    checkpoint::{Checkpoints, LoadOptions},
+    train::{AdamWConfig, Dtype, SgdConfig},
+};
+use rayon::ThreadPoolBuilder;
+
+use super::*;
+
+model! {
+    /// The products of layers and of a loss that computes its logits.
+    struct Rounded<vocab = 11, d_model = 8, hidden = 12>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let x = embedding::<vocab, d_model>(tokens);
+        let a = linear::<hidden>(x);
+        let h = linear::<d_model>(pow(a, 2));
+        linear::<tied = embedding>(x + h)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+type Tokens = Tensor<Rank2<2, 5>, usize, Cpu>;
+
+fn batch(number: usize) -> (Tokens, Tokens) {
+    (tokens(number, 11), tokens(number + 5, 11))
+}
+
+/// The nearest number in bf16, and the even one of two, by arithmetic: a number of 8 binary digits.
+fn bf16(x: f64) -> f64 {
+    if x == 0.0 {
+        return x;
+    }
+    let unit = 2_f64.powi(x.abs().log2().floor() as i32 - 7);
+    (x / unit).round_ties_even() * unit
+}
+
+fn exact(x: f64) -> f64 {
+    x
+}
+
+/// A matrix, row-major.
+#[derive(Clone)]
+struct Rows {
+    numbers: Vec<f64>,
+    width: usize,
+}
+
+impl Rows {
+    fn new(numbers: Vec<f64>, width: usize) -> Self {
+        Self { numbers, width }
+    }
+
+    fn rows(&self) -> usize {
+        self.numbers.len() / self.width
+    }
+
+    fn transposed(&self) -> Self {
+        let columns = 0..self.width;
+        let numbers = columns.flat_map(|j| self.numbers.iter().skip(j).step_by(self.width));
+        Self::new(numbers.copied().collect(), self.rows())
+    }
+
+    /// The product of both, whose operands are rounded before.
+    fn times(&self, other: &Self, round: fn(f64) -> f64) -> Self {
+        let right = other.transposed();
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| round(*a) * round(*b)).sum();
+        let rows = self.numbers.chunks(self.width);
+        let numbers =
+            rows.flat_map(|row| right.numbers.chunks(right.width).map(move |b| dot(row, b)));
+        Self::new(numbers.collect(), other.width)
+    }
+
+    fn zip(&self, other: &[f64], f: impl Fn(f64, f64) -> f64) -> Self {
+        let numbers = self.numbers.iter().zip(other.iter().cycle());
+        Self::new(numbers.map(|(a, b)| f(*a, *b)).collect(), self.width)
+    }
+
+    fn column_sums(&self) -> Vec<f64> {
+        let columns = self.transposed();
+        columns
+            .numbers
+            .chunks(columns.width)
+            .map(|of| of.iter().sum())
+            .collect()
+    }
+}
+
+/// The loss of [`Rounded`] and all gradients, in `f64`, where each product rounds its operands.
+fn by_formula(model: &Rounded<f32, Cpu>, round: fn(f64) -> f64) -> (f64, Vec<(String, Vec<f64>)>) {
+    let all = parameters(model);
+    let of = |name: &str| -> Vec<f64> {
+        let found = all.iter().find(|of| of.name == name);
+        found
+            .unwrap_or_else(|| panic!("no {name}: {all:?}"))
+            .values
+            .clone()
+    };
+    let table = Rows::new(of("embedding.weight"), 8);
+    let [up, up_bias] = [
+        Rows::new(of("linear.weight"), 8),
+        Rows::new(of("linear.bias"), 12),
+    ];
+    let [down, down_bias] = [
+        Rows::new(of("linear_2.weight"), 12),
+        Rows::new(of("linear_2.bias"), 8),
+    ];
+    let (ids, targets) = batch(0);
+    let (ids, targets) = (ids.as_vec(), targets.as_vec());
+    let x = ids.iter().flat_map(|id| &table.numbers[id * 8..][..8]);
+    let x = Rows::new(x.copied().collect(), 8);
+    let a = x
+        .times(&up.transposed(), round)
+        .zip(&up_bias.numbers, |y, b| y + b);
+    let h = a.zip(&a.numbers, |a, b| a * b);
+    let y = h
+        .times(&down.transposed(), round)
+        .zip(&down_bias.numbers, |y, b| y + b);
+    let y = x.zip(&y.numbers, |x, y| x + y);
+    let logits = y.times(&table.transposed(), round);
+    let mut loss = 0.0;
+    let mut d = logits.clone();
+    for (row, target) in d.numbers.chunks_mut(11).zip(&targets) {
+        let sum: f64 = row.iter().map(|z| z.exp()).sum();
+        loss += sum.ln() - row[*target];
+        row.iter_mut()
+            .for_each(|z| *z = z.exp() / sum / ids.len() as f64);
+        row[*target] -= 1.0 / ids.len() as f64;
+    }
+    let d_y = d.times(&table, round);
+    let mut d_table = d.transposed().times(&y, round);
+    let d_h = d_y.times(&down, round);
+    let d_down = d_y.transposed().times(&h, round);
+    let d_a = d_h.zip(&a.numbers, |d, a| 2.0 * a * d);
+    let d_up = d_a.transposed().times(&x, round);
+    let d_x = d_a.times(&up, round).zip(&d_y.numbers, |a, b| a + b);
+    for (id, d_x) in ids.iter().zip(d_x.numbers.chunks(8)) {
+        let row = &mut d_table.numbers[id * 8..][..8];
+        row.iter_mut().zip(d_x).for_each(|(to, d)| *to += d);
+    }
+    let gradients = [
+        ("embedding.weight", d_table.numbers),
+        ("linear.weight", d_up.numbers),
+        ("linear.bias", d_a.column_sums()),
+        ("linear_2.weight", d_down.numbers),
+        ("linear_2.bias", d_y.column_sums()),
+    ];
+    let gradients = gradients.map(|(name, numbers)| (name.to_owned(), numbers));
+    (loss / ids.len() as f64, gradients.into())
+}
+
+fn model() -> Rounded<f32, Cpu> {
+    let mut model = Cpu::default().build_module::<Rounded, f32>();
+    scatter(&mut model);
+    model
+}
+
+/// The loss of a step, and by how much each parameter becomes less with the rate 1: its gradient.
+fn stepped(dtype: Dtype) -> (f64, Vec<(String, Vec<f64>)>) {
+    let before = parameters(&model());
+    let sgd = SgdConfig {
+        lr: 1.0,
+        ..Default::default()
+    };
+    let mut trainer = model().trainer(sgd).dtype(dtype);
+    let done = trainer.step(batch(0)).unwrap();
+    assert_eq!(
+        model()
+            .trainer(sgd)
+            .dtype(dtype)
+            .evaluate(batch(0))
+            .unwrap(),
+        done.loss
+    );
+    let after = parameters(trainer.model());
+    let differences = before.into_iter().zip(after).map(|(before, after)| {
+        let numbers = before.values.iter().zip(&after.values);
+        (
+            before.name,
+            numbers.map(|(before, after)| before - after).collect(),
+        )
+    });
+    (done.loss, differences.collect())
+}
+
+/// The largest difference of two steps.
+fn distance(a: &(f64, Vec<(String, Vec<f64>)>), b: &(f64, Vec<(String, Vec<f64>)>)) -> f64 {
+    let numbers = a.1.iter().zip(&b.1).flat_map(|((name, a), (other, b))| {
+        assert_eq!((name, a.len()), (other, b.len()));
+        a.iter().zip(b)
+    });
+    numbers
+        .map(|(a, b)| (a - b).abs())
+        .fold((a.0 - b.0).abs(), f64::max)
+}
+
+#[test]
+fn a_step_rounds_the_operands_of_products_and_nothing_else() {
+    let [rounded, whole] = [Dtype::Bf16, Dtype::Model].map(stepped);
+    let [by_rounded, by_whole] = [bf16, exact].map(|round| by_formula(&model(), round));
+    // Gradients up to 1, as differences of numbers of about 1 with an error of 6e-8, and sums of up to 12 products.
+    let tolerance = 1e-6;
+    assert!(
+        distance(&whole, &by_whole) < tolerance,
+        "{}",
+        distance(&whole, &by_whole)
+    );
+    assert!(
+        distance(&rounded, &by_rounded) < tolerance,
+        "{}",
+        distance(&rounded, &by_rounded)
+    );
+    // Without the rounding, or with more of it, it would be another step.
+    assert!(distance(&by_rounded, &by_whole) > 100.0 * tolerance);
+}
+
+type Small = Gpt<f32, Cpu>;
+
+fn small() -> Trainer<Small, AdamWConfig> {
+    let mut model = Cpu::default().build_module::<Gpt, f32>();
+    scatter(&mut model);
+    model.trainer(AdamWConfig::default()).dtype(Dtype::Bf16)
+}
+
+fn losses(trainer: &mut Trainer<Small, AdamWConfig>, steps: std::ops::Range<usize>) -> Vec<f64> {
+    let losses = steps.map(|step| trainer.step(batch(step)).unwrap().loss);
+    losses.collect()
+}
+
+#[test]
+fn a_resumed_run_has_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path());
+    let mut whole = small();
+    let expected = losses(&mut whole, 0..6);
+    let mut first = small();
+    let mut found = losses(&mut first, 0..3);
+    checkpoints.save(3, &first.contents(), None).unwrap();
+    let mut second = small();
+    let checkpoint = checkpoints.latest().unwrap().unwrap();
+    second.load(&checkpoint, LoadOptions::default()).unwrap();
+    found.extend(losses(&mut second, 3..6));
+    assert_eq!(found, expected);
+    assert_eq!(parameters(second.model()), parameters(whole.model()));
+    // The rounding is a setting of the run.
+    let mut other = small().dtype(Dtype::Model);
+    assert_ne!(losses(&mut other, 0..6), expected);
+}
+
+#[test]
+fn steps_have_the_same_bits_for_any_number_of_threads() {
+    let run = |threads: usize| {
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let mut trainer = small();
+            (losses(&mut trainer, 0..3), parameters(trainer.model()))
+        })
+    };
+    let one = run(1);
+    assert!([2, 3].into_iter().all(|threads| run(threads) == one));
+}
