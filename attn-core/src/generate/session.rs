@@ -436,8 +436,8 @@ impl<E: Element> From<Sessions<E>> for Session<E> {
 impl<E: Element> Session<E> {
     /// Rounds the weights of the session to int8 or bf16, so that a token reads a quarter or half as much memory: the matrices of linear layers, of
     /// the projections of attentions, of feed-forward layers and of experts, and the rows of embeddings and of learned positions, which a tied
-    /// output shares. Other parameters stay what they are, adapters of `lora(..)` among them, as do keys and values, and what was computed of the inputs that the session was given when
-    /// it began. The model does not change, and may be dropped.
+    /// output shares. Other parameters stay what they are, adapters of `lora(..)` among them, as do keys and values, and what was computed of the inputs
+    /// that the session was given when it began. The model does not change, and may be dropped.
     ///
     /// In [`WeightFormat::Int8`], products have the same bits on every processor, however many tokens are given at a time. A row with a number that
     /// is much larger than the others loses much: the [report](Self::weight_report) names it.

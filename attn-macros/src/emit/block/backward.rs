@@ -256,7 +256,7 @@ impl<F: Frame> Backward<'_, F> {
             BackwardStep::Add { from, to } => {
                 let to = self.target(emitted, *to);
                 let from = self.slice(*from);
-                emitted.line(quote!(#to.add(1.0, #from, gradients);));
+                emitted.line(quote!(p::GradTarget::add(&mut #to, 1.0, #from, gradients);));
             }
             BackwardStep::Adjoint {
                 node,

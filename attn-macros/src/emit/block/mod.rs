@@ -145,7 +145,7 @@ pub(crate) trait Frame: Sized {
         hidden(&name)
     }
 
-    /// Whether the lines stand inside of others, which have a gradient of this value as well.
+    /// Whether there is a gradient of this value outside of the lines, which has its name.
     fn is_of_outside(&self, _: ValueId) -> bool {
         false
     }

@@ -42,6 +42,11 @@ impl Frame for LayerFrame<'_> {
         quote!(*#name)
     }
 
+    /// The gradient of an input is an argument.
+    fn is_of_outside(&self, id: ValueId) -> bool {
+        self.block().is_input(id)
+    }
+
     fn result(&self, _: usize) -> Access {
         let name = self.value(self.layer.output());
         Access {
