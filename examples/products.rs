@@ -17,7 +17,7 @@
 
 use std::time::Instant;
 
-use attn_core::kernel::{linear, parallel::run_pass};
+use attn_core::kernel::{Dtype, linear, parallel::run_pass};
 use attn_core::simd::{Matrix, MatrixMut, Threads, WriteMode, product};
 use clap::{Parser, ValueEnum};
 
@@ -91,19 +91,19 @@ fn row([n, inputs, outputs]: [usize; 3]) {
         turns(
             n,
             outputs,
-            |to| linear::forward(x, w_rows, None, to),
+            |to| linear::forward(x, w_rows, None, to, Dtype::Model),
             |to| multiply(x, w_columns, to),
         ),
         turns(
             n,
             inputs,
-            |to| linear::input_gradient(d_y, w_rows, WriteMode::Overwrite, to),
+            |to| linear::input_gradient(d_y, w_rows, WriteMode::Overwrite, to, Dtype::Model),
             |to| multiply(d_y, w_rows, to),
         ),
         turns(
             outputs,
             inputs,
-            |to| linear::parameter_gradients(d_y, x, WriteMode::Add, Some(to), None),
+            |to| linear::parameter_gradients(d_y, x, WriteMode::Add, Some(to), None, Dtype::Model),
             |to| multiply(y_wide, x, to),
         ),
     ];

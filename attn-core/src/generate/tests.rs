@@ -4,9 +4,12 @@ use dfdx::tensor::CpuError;
 
 use super::{
     Acceptance, Beam, BeamSearch, CacheMemory, Capacity, Decoder, GenerateError, NewTokens,
-    Sampling, SamplingError, Session, SessionError, Sessions, WeightFormat, WeightReport,
+    Sampling, SamplingError, Session, SessionError, Sessions,
 };
-use crate::{Error, fused::Array};
+use crate::{
+    Error,
+    fused::{Array, NamedTensor, VisitWeights},
+};
 
 const TOKENS: usize = 4;
 
@@ -46,7 +49,7 @@ impl Decoder<f64> for Table {
         Box::new(self.clone())
     }
 
-    fn quantize(&mut self, _: WeightFormat) -> Option<WeightReport> {
+    fn parameters(&mut self) -> Option<(&mut dyn VisitWeights<f64>, &[NamedTensor])> {
         None
     }
 }
@@ -85,7 +88,7 @@ impl Decoder<f64> for Remembering {
         Box::new(Self(self.0))
     }
 
-    fn quantize(&mut self, _: WeightFormat) -> Option<WeightReport> {
+    fn parameters(&mut self) -> Option<(&mut dyn VisitWeights<f64>, &[NamedTensor])> {
         None
     }
 }
@@ -227,7 +230,7 @@ impl Decoder<f64> for Context {
         Box::new(self.clone())
     }
 
-    fn quantize(&mut self, _: WeightFormat) -> Option<WeightReport> {
+    fn parameters(&mut self) -> Option<(&mut dyn VisitWeights<f64>, &[NamedTensor])> {
         None
     }
 }
@@ -610,7 +613,7 @@ impl Decoder<f64> for OnlyOn {
         Box::new(Self)
     }
 
-    fn quantize(&mut self, _: WeightFormat) -> Option<WeightReport> {
+    fn parameters(&mut self) -> Option<(&mut dyn VisitWeights<f64>, &[NamedTensor])> {
         None
     }
 }

@@ -267,6 +267,10 @@ impl<E: Real> Product<'_, E> {
 
 /// The products of `R` rows with a panel. The vectors of sums stay in registers: nothing but the loops below, which are unrolled, has their places.
 #[inline(always)]
+#[allow(
+    clippy::needless_range_loop,
+    reason = "an iterator over the sums would keep them in memory"
+)]
 fn sums_of_rows<E: Real, V: Vector<Element = E>, const R: usize>(
     x: [&[E]; R],
     lines: &[Line],

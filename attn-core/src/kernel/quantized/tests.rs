@@ -100,7 +100,7 @@ fn int8_has_the_same_bits_on_every_instruction_set_and_for_any_rows_beside() {
 #[test]
 fn few_rows_of_bf16_have_the_same_bits_on_every_instruction_set() {
     let (width, out) = (301, 200);
-    let x = noise::<f32>(15 * width, 1);
+    let x = noise::<f32>(47 * width, 1);
     let w = noise::<f32>(out * width, 2);
     let (w, _) = quantize(Matrix::new(&w, out, width), WeightFormat::Bf16);
     for rows in [1, 2, 3, 4, 47] {
