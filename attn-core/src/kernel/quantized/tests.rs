@@ -125,46 +125,50 @@ fn results_have_the_same_bits_for_any_number_of_threads() {
 
 #[test]
 fn parts_are_the_columns_of_the_whole() {
-    for format in FORMATS {
-        for (rows, each) in [(1, 1), (2, 33), (3, 64), (50, 70)] {
-            let (x, w) = (noise::<f32>(rows * 50, 1), noise::<f32>(3 * each * 50, 2));
-            let bias = noise::<f32>(3 * each, 3);
-            let (w, _) = quantize(Matrix::new(&w, 3 * each, 50), format);
-            let x = Matrix::new(&x, rows, 50);
-            let whole = map(x, &w, Some(&bias), 1);
-            let parts = map(x, &w, Some(&bias), 3);
-            for (part, parts) in parts.chunks(rows * each).enumerate() {
-                for (whole, parts) in whole.chunks(3 * each).zip(parts.chunks(each)) {
-                    assert_eq!(
-                        parts,
-                        &whole[part * each..][..each],
-                        "{format:?} {rows} x {each}"
-                    );
+    on_every_isa(|isa| {
+        for format in FORMATS {
+            for (rows, each) in [(1, 1), (2, 33), (3, 64), (50, 70)] {
+                let (x, w) = (noise::<f32>(rows * 50, 1), noise::<f32>(3 * each * 50, 2));
+                let bias = noise::<f32>(3 * each, 3);
+                let (w, _) = quantize(Matrix::new(&w, 3 * each, 50), format);
+                let x = Matrix::new(&x, rows, 50);
+                let whole = map(x, &w, Some(&bias), 1);
+                let parts = map(x, &w, Some(&bias), 3);
+                for (part, parts) in parts.chunks(rows * each).enumerate() {
+                    for (whole, parts) in whole.chunks(3 * each).zip(parts.chunks(each)) {
+                        assert_eq!(
+                            parts,
+                            &whole[part * each..][..each],
+                            "{format:?} {rows} x {each} on {isa}"
+                        );
+                    }
                 }
             }
         }
-    }
+    });
 }
 
 #[test]
 fn some_rows_of_a_matrix_are_a_matrix() {
-    for format in FORMATS {
-        for rows in [3, 50] {
-            let (x, w) = (noise::<f32>(rows * 50, 1), noise::<f32>(90 * 50, 2));
-            let bias = noise::<f32>(90, 3);
-            let (w, _) = quantize(Matrix::new(&w, 90, 50), format);
-            let x = Matrix::new(&x, rows, 50);
-            let whole = map(x, &w, Some(&bias), 1);
-            for some in [0..90, 30..60, 7..8, 88..90, 5..5] {
-                let mut y = vec![f32::NAN; rows * some.len()];
-                let to = MatrixMut::new(&mut y, rows, some.len());
-                let to = [to].into_iter().collect();
-                forward(x, w.some_rows(some.clone()), Some(&bias[some.clone()]), to);
-                let want = whole.chunks(90).flat_map(|row| row[some.clone()].to_vec());
-                assert_eq!(y, want.collect::<Vec<_>>(), "{format:?} {some:?}");
+    on_every_isa(|isa| {
+        for format in FORMATS {
+            for rows in [3, 50] {
+                let (x, w) = (noise::<f32>(rows * 50, 1), noise::<f32>(90 * 50, 2));
+                let bias = noise::<f32>(90, 3);
+                let (w, _) = quantize(Matrix::new(&w, 90, 50), format);
+                let x = Matrix::new(&x, rows, 50);
+                let whole = map(x, &w, Some(&bias), 1);
+                for some in [0..90, 30..60, 7..8, 88..90, 5..5] {
+                    let mut y = vec![f32::NAN; rows * some.len()];
+                    let to = MatrixMut::new(&mut y, rows, some.len());
+                    let to = [to].into_iter().collect();
+                    forward(x, w.some_rows(some.clone()), Some(&bias[some.clone()]), to);
+                    let want = whole.chunks(90).flat_map(|row| row[some.clone()].to_vec());
+                    assert_eq!(y, want.collect::<Vec<_>>(), "{format:?} {some:?} on {isa}");
+                }
             }
         }
-    }
+    });
 }
 
 #[test]
