@@ -134,7 +134,7 @@ fn is_training(pass: &str) -> Result<bool> {
     }
 }
 
-/// What products multiply.
+/// The dtype of the operands of products.
 fn numbers(parts: &[&str]) -> Result<Dtype> {
     match parts {
         [] => Ok(Dtype::Model),

@@ -35,10 +35,10 @@ pub enum Numbers<E: Element> {
         arena: Arena<E>,
         /// Its range.
         range: Range<usize>,
-        /// What products with them multiply.
+        /// The dtype of the operands of products with them.
         dtype: Dtype,
     },
-    /// Those of a matrix in a session whose weights are rounded.
+    /// A rounded matrix of a session.
     Quantized(Arc<QuantizedMatrix>),
 }
 
@@ -52,7 +52,7 @@ impl<E: Element> Numbers<E> {
         }
     }
 
-    /// What products with them multiply.
+    /// The dtype of the operands of products with them.
     pub(crate) fn dtype(&self) -> Dtype {
         match self {
             Self::Range { dtype, .. } => *dtype,

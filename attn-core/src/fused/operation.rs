@@ -55,7 +55,7 @@ pub struct Operation<E: Element, D: Backend<E>, T> {
     operands: GradientRefs<E, D>,
     /// Where the parameters of a model go, or are already.
     arena: Arena<E>,
-    /// What products with the parameters multiply.
+    /// The dtype of the operands of products with the parameters.
     dtype: Dtype,
     /// The parameters of a model, while places for them are reserved.
     parameters: Option<Reservations<E, D>>,
@@ -544,7 +544,7 @@ impl<E: Element> Operand<E> {
         self.values.quantized()
     }
 
-    /// What products with them multiply.
+    /// The dtype of the operands of products with them.
     pub(crate) fn dtype(&self) -> Dtype {
         self.values.dtype()
     }

@@ -48,7 +48,7 @@ pub struct AffineMap<'a, E> {
     pub d_weight: Slot,
     /// The slot of the gradient of the bias.
     pub d_bias: Option<Slot>,
-    /// What its products multiply.
+    /// The dtype of the operands of its products.
     pub dtype: Dtype,
 }
 

@@ -46,7 +46,7 @@ pub struct NamedTensor {
     pub(crate) range: Range<usize>,
 }
 
-/// What a session has lost and won by rounding its weights.
+/// The bytes of a session's weights before and after rounding, and the rows with large errors.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WeightReport {

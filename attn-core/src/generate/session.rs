@@ -109,7 +109,7 @@ impl<E: Element> Sessions<E> {
         self.rounded.as_deref()
     }
 
-    /// What was lost by rounding the [`weights`](Self::weights), if they are rounded.
+    /// The report of the rounded [`weights`](Self::weights), if they are rounded.
     pub fn weight_report(&self) -> Option<&WeightReport> {
         Some(&self.rounded()?.report)
     }
@@ -489,7 +489,7 @@ impl<E: Element> Session<E> {
         &self.sessions
     }
 
-    /// What was lost by rounding the [`weights`](Self::weights), if they are rounded.
+    /// The report of the rounded [`weights`](Self::weights), if they are rounded.
     pub fn weight_report(&self) -> Option<&WeightReport> {
         self.sessions.weight_report()
     }

@@ -88,7 +88,7 @@ pub struct Classified<'a, E> {
     pub targets: &'a [usize],
     /// Which targets count, and how much is spread over all classes.
     pub options: Options,
-    /// What the products multiply.
+    /// The dtype of the operands of the products.
     pub dtype: Dtype,
 }
 

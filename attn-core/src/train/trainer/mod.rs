@@ -107,7 +107,7 @@ pub struct Trainer<M: Trainable, A> {
     clip: Option<f64>,
     schedule: Option<Box<SetRate<A>>>,
     seed: u64,
-    /// What the products of a step multiply.
+    /// The dtype of the operands of the products of a step.
     dtype: Dtype,
     non_finite: NonFinite,
     /// The share of the average of the parameters that stays in a step, if there is one.
