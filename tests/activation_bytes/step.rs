@@ -4,7 +4,7 @@ use super::*;
 use attn::{
     Error, model,
     ops::{CrossEntropyOptions, cross_entropy},
-    train::AdamW,
+    train::{AdamW, AdamWConfig, Dtype},
 };
 
 model! {
@@ -17,6 +17,20 @@ model! {
             x += feed_forward::<{ 4 * d_model }>(layer_norm(x));
         }
         linear::<vocab>(layer_norm(x))
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+model! {
+    /// Hidden layers of odd widths, gated and not.
+    struct Wide<d_model = 5>;
+
+    fn loss(x: [batch, d_model]) -> [] {
+        let x = x + feed_forward::<7, activation = relu_squared>(x);
+        mean::<[batch, d_model]>(x + feed_forward::<3, activation = swiglu>(x))
     }
 }
 
@@ -51,6 +65,52 @@ fn training_steps_take_the_stated_bytes() {
         );
         assert_eq!(memory::allocated(), before);
     }
+}
+
+/// A trainer's step takes what its loss states, with either dtype of its products.
+#[test]
+fn steps_of_a_trainer_take_the_stated_bytes() {
+    let _alone = alone();
+    let dev = Cpu::default();
+    for (dtype, stated, of_wide) in [
+        (
+            Dtype::Model,
+            Gpt::loss_activation_bytes as fn(usize, usize) -> usize,
+            Wide::loss_activation_bytes as fn(usize) -> usize,
+        ),
+        (
+            Dtype::Bf16,
+            Gpt::loss_activation_bytes_bf16,
+            Wide::loss_activation_bytes_bf16,
+        ),
+    ] {
+        let config = AdamWConfig::default();
+        let mut gpt = dev.build_module::<Gpt, f32>().trainer(config).dtype(dtype);
+        for (batch, length) in [(2, 199), (1, 64), (3, 33)] {
+            let ids = tokens(batch, length);
+            let before = memory::allocated();
+            memory::reset_peak();
+            gpt.step((ids.clone(), ids)).unwrap();
+            let taken = memory::peak() - before;
+            assert_eq!(taken, stated(batch, length), "{dtype:?} {batch} x {length}");
+            assert_eq!(memory::allocated(), before);
+        }
+        let mut wide = dev.build_module::<Wide, f32>().trainer(config).dtype(dtype);
+        for batch in [1, 2, 11] {
+            let x: Tensor<(usize, Const<5>), f32, _> = dev.ones_like(&(batch, Const));
+            let before = memory::allocated();
+            memory::reset_peak();
+            wide.step(x).unwrap();
+            let taken = memory::peak() - before;
+            assert_eq!(taken, of_wide(batch), "{dtype:?} {batch}");
+        }
+    }
+    // Of the 12 numbers that a layer of this model keeps for each of its width, 4 are those of the hidden layer.
+    let [whole, rounded] = [
+        Gpt::loss_activation_bytes(8, 200),
+        Gpt::loss_activation_bytes_bf16(8, 200),
+    ];
+    assert!(rounded * 100 < whole * 90, "{rounded} of {whole}");
 }
 
 /// A pass without a tape saves nothing, and a pass without dropout takes no more than one with it.

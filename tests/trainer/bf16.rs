@@ -218,6 +218,130 @@ fn a_step_rounds_the_operands_of_products_and_nothing_else() {
     assert!(distance(&by_rounded, &by_whole) > 100.0 * tolerance);
 }
 
+model! {
+    /// Hidden layers, gated and not. Their inputs are rounded before they are kept.
+    struct Hidden<d_model = 8>;
+
+    fn forward(x: [batch, d_model]) -> [batch, d_model] {
+        feed_forward::<6, activation = swiglu>(feed_forward::<12, activation = relu_squared>(x))
+    }
+
+    fn loss(x: [batch, d_model]) -> [] {
+        mean::<[batch, d_model]>(pow(forward(x), 2))
+    }
+}
+
+const ROWS: usize = 5;
+
+fn inputs() -> Vec<f32> {
+    (0..ROWS * 8).map(|i| (i as f32 * 1.7).sin()).collect()
+}
+
+/// The loss of [`Hidden`] and all gradients, in `f64`.
+fn hidden_by_formula(
+    model: &Hidden<f32, Cpu>,
+    round: fn(f64) -> f64,
+) -> (f64, Vec<(String, Vec<f64>)>) {
+    let all = parameters(model);
+    let of = |name: &str| {
+        let found = all.iter().find(|of| of.name == name);
+        let found = found.unwrap_or_else(|| panic!("no {name}: {all:?}"));
+        found.values.clone()
+    };
+    let weight = |name: &str, width: usize| Rows::new(of(&format!("{name}.weight")), width);
+    // The product, rounded as it is kept, and then the bias.
+    let input = |x: &Rows, name: &str| {
+        let product = x.times(&weight(name, x.width).transposed(), round);
+        product.zip(&of(&format!("{name}.bias")), |y, bias| round(y) + bias)
+    };
+    let output = |x: &Rows, name: &str| {
+        let product = x.times(&weight(name, x.width).transposed(), round);
+        product.zip(&of(&format!("{name}.bias")), |y, bias| y + bias)
+    };
+    let x = Rows::new(inputs().iter().map(|x| f64::from(*x)).collect(), 8);
+    let a = input(&x, "feed_forward.up_proj");
+    let h = a.zip(&a.numbers, |a, _| a.max(0.0).powi(2));
+    let x_2 = output(&h, "feed_forward.down_proj");
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let gate = input(&x_2, "feed_forward_2.gate_proj");
+    let value = input(&x_2, "feed_forward_2.up_proj");
+    let h_2 = gate.zip(&value.numbers, |gate, value| gate * sigmoid(gate) * value);
+    let y = output(&h_2, "feed_forward_2.down_proj");
+    let count = y.numbers.len() as f64;
+    let loss = y.numbers.iter().map(|y| y * y).sum::<f64>() / count;
+
+    let mut gradients = Vec::new();
+    let mut done = |name: &str, d_y: &Rows, x: &Rows| {
+        let d_weight = d_y.transposed().times(x, round);
+        gradients.push((format!("{name}.weight"), d_weight.numbers));
+        gradients.push((format!("{name}.bias"), d_y.column_sums()));
+    };
+    let d_y = y.zip(&y.numbers, |y, _| 2.0 * y / count);
+    done("feed_forward_2.down_proj", &d_y, &h_2);
+    let d_h = d_y.times(&weight("feed_forward_2.down_proj", 6), round);
+    let slope = gate.zip(&gate.numbers, |x, _| {
+        let share = sigmoid(x);
+        share + x * share * (1.0 - share)
+    });
+    let d_gate = d_h
+        .zip(&value.numbers, |d, value| d * value)
+        .zip(&slope.numbers, |d, slope| d * slope);
+    let d_value = d_h.zip(&gate.numbers, |d, gate| d * gate * sigmoid(gate));
+    done("feed_forward_2.gate_proj", &d_gate, &x_2);
+    done("feed_forward_2.up_proj", &d_value, &x_2);
+    let d_x_2 = d_gate
+        .times(&weight("feed_forward_2.gate_proj", 8), round)
+        .zip(
+            &d_value
+                .times(&weight("feed_forward_2.up_proj", 8), round)
+                .numbers,
+            |a, b| a + b,
+        );
+    done("feed_forward.down_proj", &d_x_2, &h);
+    let d_a = d_x_2
+        .times(&weight("feed_forward.down_proj", 12), round)
+        .zip(&a.numbers, |d, a| 2.0 * a.max(0.0) * d);
+    done("feed_forward.up_proj", &d_a, &x);
+    gradients.sort_by(|a, b| a.0.cmp(&b.0));
+    (loss, gradients)
+}
+
+#[test]
+fn hidden_layers_read_what_is_kept_of_them() {
+    let model = || {
+        let mut model = Cpu::default().build_module::<Hidden, f32>();
+        scatter(&mut model);
+        model
+    };
+    let sgd = SgdConfig {
+        lr: 1.0,
+        ..Default::default()
+    };
+    let stepped = |dtype| {
+        let mut trainer = model().trainer(sgd).dtype(dtype);
+        let x = Cpu::default().tensor_from_vec(inputs(), (ROWS, Const::<8>));
+        let loss = trainer.step(x).unwrap().loss;
+        let after = parameters(trainer.model());
+        let differences = parameters(&model()).into_iter().zip(after);
+        let differences = differences.map(|(before, after)| {
+            let numbers = before.values.iter().zip(&after.values);
+            (before.name, numbers.map(|(a, b)| a - b).collect::<Vec<_>>())
+        });
+        let mut differences: Vec<_> = differences.collect();
+        differences.sort_by(|a, b| a.0.cmp(&b.0));
+        (loss, differences)
+    };
+    let [rounded, whole] = [Dtype::Bf16, Dtype::Model].map(stepped);
+    let [by_rounded, by_whole] = [bf16, exact].map(|round| hidden_by_formula(&model(), round));
+    // Differences of parameters of about 1 with an error of 6e-8, and sums of a few products.
+    let tolerance = 1e-6;
+    let [of_whole, of_rounded] =
+        [(&whole, &by_whole), (&rounded, &by_rounded)].map(|(a, b)| distance(a, b));
+    assert!(of_whole < tolerance, "{of_whole}");
+    assert!(of_rounded < tolerance, "{of_rounded}");
+    assert!(distance(&by_rounded, &by_whole) > 100.0 * tolerance);
+}
+
 type Small = Gpt<f32, Cpu>;
 
 fn small() -> Trainer<Small, AdamWConfig> {

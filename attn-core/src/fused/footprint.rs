@@ -2,12 +2,12 @@
 
 use dfdx::tensor::Tape;
 
-use crate::{Backend, Element, Error, memory::can_allocate, sizes::product};
+use crate::{Backend, Element, Error, kernel::Dtype, memory::can_allocate, sizes::product};
 
 /// The memory of a step of an operation.
 ///
 /// ```
-/// use attn::__private::runtime::fused::{Entry, Footprint};
+/// use attn::__private::runtime::fused::{Entry, Footprint, Peaks};
 ///
 /// // y = f(x), in a loop of 3 rounds: x is kept, and so is the last y; its derivative wants a gradient for each of the two.
 /// const ROUNDS: Footprint = Footprint::of(
@@ -18,18 +18,27 @@ use crate::{Backend, Element, Error, memory::can_allocate, sizes::product};
 ///         Entry::Repeat(3, &[Entry::Take(0), Entry::Free(1), Entry::Free(0), Entry::Take(1), Entry::Free(0)]),
 ///     ],
 /// );
-/// assert_eq!(ROUNDS, Footprint { kept: 32, forward: 32, inference: 10, backward: 12 });
+/// assert_eq!(ROUNDS, Footprint::same(Peaks { kept: 32, forward: 32, inference: 10, backward: 12 }));
 /// assert_eq!(ROUNDS.bytes::<f32>(), 4 * (32 + 12));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Bytes that are saved from the forward pass for the backward pass.
+    /// With the dtype of the model.
+    model: Peaks,
+    /// With [`Dtype::Bf16`], in which products read some of what is kept.
+    bf16: Peaks,
+}
+
+/// The memory of a step, as how many numbers it could hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peaks {
+    /// Saved from the forward pass for the backward pass.
     pub kept: usize,
-    /// The peak bytes in the forward pass, including the saved ones.
+    /// The peak in the forward pass, including the saved ones.
     pub forward: usize,
-    /// The peak bytes of a forward pass without a backward pass. A round of a loop saves nothing then.
+    /// The peak of a forward pass without a backward pass. A round of a loop saves nothing then.
     pub inference: usize,
-    /// The peak bytes in the backward pass, without the saved ones.
+    /// The peak in the backward pass, without the saved ones.
     pub backward: usize,
 }
 
@@ -42,11 +51,13 @@ pub enum Entry<'a> {
     Use(usize),
     /// The saved bytes of a part are freed.
     Free(usize),
+    /// With [`Dtype::Bf16`], the second part takes the place of the first one: both exist while it is made of that.
+    Replace(usize, usize),
     /// A loop with this many rounds.
     Repeat(usize, &'a [Entry<'a>]),
 }
 
-impl Footprint {
+impl Peaks {
     /// No memory.
     pub const NONE: Self = Self {
         kept: 0,
@@ -55,69 +66,104 @@ impl Footprint {
         backward: 0,
     };
 
-    /// An array with these axes.
-    pub const fn array(axes: &[usize]) -> Self {
-        let numbers = count(axes);
+    /// So many numbers, which are kept.
+    const fn kept(numbers: usize) -> Self {
         Self {
             kept: numbers,
             forward: numbers,
             inference: numbers,
             backward: 0,
+        }
+    }
+
+    const fn most(self) -> usize {
+        let backward = self.kept.saturating_add(self.backward);
+        if self.forward > backward {
+            self.forward
+        } else {
+            backward
+        }
+    }
+}
+
+impl Footprint {
+    /// No memory.
+    pub const NONE: Self = Self::same(Peaks::NONE);
+
+    /// The same memory with both dtypes.
+    pub const fn same(peaks: Peaks) -> Self {
+        Self {
+            model: peaks,
+            bf16: peaks,
+        }
+    }
+
+    /// The product of axes; `usize::MAX` on overflow.
+    pub const fn numbers(axes: &[usize]) -> usize {
+        let numbers = product(axes);
+        if numbers > usize::MAX as u64 {
+            return usize::MAX;
+        }
+        numbers as usize
+    }
+
+    /// An array with these axes.
+    pub const fn array(axes: &[usize]) -> Self {
+        Self::same(Peaks::kept(Self::numbers(axes)))
+    }
+
+    /// [`RoundedRows`](crate::kernel::RoundedRows): with [`Dtype::Bf16`], two numbers take the memory of one. With the dtype of the model there are
+    /// none.
+    pub const fn rounded(rows: usize, width: usize) -> Self {
+        Self {
+            model: Peaks::NONE,
+            bf16: Peaks::kept(Self::numbers(&[rows, width.div_ceil(2)])),
         }
     }
 
     /// Indices with these axes, in an operation on numbers of `E`.
     pub const fn ids<E>(axes: &[usize]) -> Self {
         let each = size_of::<usize>().div_ceil(size_of::<E>());
-        let numbers = count(axes).saturating_mul(each);
-        Self {
-            kept: numbers,
-            forward: numbers,
-            inference: numbers,
-            backward: 0,
-        }
+        Self::same(Peaks::kept(Self::numbers(axes).saturating_mul(each)))
     }
 
     /// An array that exists during a computation of the forward pass.
     pub const fn forward_only(axes: &[usize]) -> Self {
-        Self {
+        Self::same(Peaks {
             kept: 0,
-            ..Self::array(axes)
-        }
+            ..Peaks::kept(Self::numbers(axes))
+        })
     }
 
     /// An array that exists during a computation of the backward pass.
     pub const fn backward_only(axes: &[usize]) -> Self {
-        Self {
-            backward: count(axes),
-            ..Self::NONE
-        }
+        Self::same(Peaks {
+            backward: Self::numbers(axes),
+            ..Peaks::NONE
+        })
     }
 
     /// An operation, from the memory of its parts. The backward pass need not free all saved bytes.
     pub const fn of(parts: &[Self], forward: &[Entry<'_>], backward: &[Entry<'_>]) -> Self {
-        let before = Level { now: 0, most: 0 };
-        let after = before.pass(parts, forward, true);
-        let kept = after.now;
-        let most = Level {
-            now: kept,
-            most: kept,
-        };
-        let most = most.pass(parts, backward, true).most;
         Self {
-            kept,
-            forward: after.most,
-            inference: before.pass(parts, forward, false).most,
-            backward: most - kept,
+            model: Dtype::Model.peaks(parts, forward, backward),
+            bf16: Dtype::Bf16.peaks(parts, forward, backward),
         }
     }
 
     /// A computation of nothing but what is kept.
     pub const fn kept_alone(self) -> Self {
         Self {
-            forward: self.kept,
-            inference: self.kept,
-            ..self
+            model: Peaks {
+                forward: self.model.kept,
+                inference: self.model.kept,
+                ..self.model
+            },
+            bf16: Peaks {
+                forward: self.bf16.kept,
+                inference: self.bf16.kept,
+                ..self.bf16
+            },
         }
     }
 
@@ -143,20 +189,32 @@ impl Footprint {
             both as usize
         };
         Self {
-            kept: self.kept.saturating_add(both),
-            ..self
+            model: Peaks {
+                kept: self.model.kept.saturating_add(both),
+                ..self.model
+            },
+            bf16: Peaks {
+                kept: self.bf16.kept.saturating_add(both),
+                ..self.bf16
+            },
+        }
+    }
+
+    const fn peaks(self, dtype: Dtype) -> Peaks {
+        match dtype {
+            Dtype::Model => self.model,
+            Dtype::Bf16 => self.bf16,
         }
     }
 
     /// The peak bytes of both passes; `usize::MAX` on overflow.
     pub const fn bytes<E>(self) -> usize {
-        let backward = self.kept.saturating_add(self.backward);
-        let most = if self.forward > backward {
-            self.forward
-        } else {
-            backward
-        };
-        most.saturating_mul(size_of::<E>())
+        self.model.most().saturating_mul(size_of::<E>())
+    }
+
+    /// [`bytes`](Self::bytes) with [`Dtype::Bf16`].
+    pub const fn bf16_bytes<E>(self) -> usize {
+        self.bf16.most().saturating_mul(size_of::<E>())
     }
 
     /// Checks that there is enough memory: for both passes with a tape, or for the forward pass without one. Free memory of the pool is
@@ -168,10 +226,24 @@ impl Footprint {
         self,
         layer: &'static str,
     ) -> Result<(), Error<D::Err>> {
-        let bytes = match T::OWNS_TAPE {
-            true => self.bytes::<E>(),
-            false => self.inference.saturating_mul(size_of::<E>()),
+        self.check_in::<E, D, T>(Dtype::Model, layer)
+    }
+
+    /// [`check`](Self::check) with a dtype of products.
+    ///
+    /// # Errors
+    /// As `check`.
+    pub fn check_in<E: Element, D: Backend<E>, T: Tape<E, D>>(
+        self,
+        dtype: Dtype,
+        layer: &'static str,
+    ) -> Result<(), Error<D::Err>> {
+        let peaks = self.peaks(dtype);
+        let numbers = match T::OWNS_TAPE {
+            true => peaks.most(),
+            false => peaks.inference,
         };
+        let bytes = numbers.saturating_mul(size_of::<E>());
         let missing = bytes.saturating_sub(E::pool().idle_bytes());
         match missing < MIN_CHECKED || can_allocate(Some(missing)) {
             true => Ok(()),
@@ -186,18 +258,39 @@ impl Footprint {
 /// The minimum number of bytes for which the operating system is queried.
 const MIN_CHECKED: usize = 1 << 30;
 
-/// The product of the axes; `usize::MAX` on overflow.
-const fn count(axes: &[usize]) -> usize {
-    let numbers = product(axes);
-    if numbers > usize::MAX as u64 {
-        return usize::MAX;
+impl Dtype {
+    const fn peaks(
+        self,
+        parts: &[Footprint],
+        forward: &[Entry<'_>],
+        backward: &[Entry<'_>],
+    ) -> Peaks {
+        let before = Level {
+            dtype: self,
+            now: 0,
+            most: 0,
+        };
+        let after = before.pass(parts, forward, true);
+        let kept = after.now;
+        let most = Level {
+            now: kept,
+            most: kept,
+            ..before
+        };
+        let most = most.pass(parts, backward, true).most;
+        Peaks {
+            kept,
+            forward: after.most,
+            inference: before.pass(parts, forward, false).most,
+            backward: most - kept,
+        }
     }
-    numbers as usize
 }
 
 /// The current and the peak number of elements; `usize::MAX` on overflow.
 #[derive(Clone, Copy)]
 struct Level {
+    dtype: Dtype,
     now: usize,
     most: usize,
 }
@@ -209,15 +302,20 @@ impl Level {
         while at < entries.len() {
             match entries[at] {
                 Entry::Take(part) => {
-                    self = self.reach(if keeps {
-                        parts[part].forward
-                    } else {
-                        parts[part].inference
-                    });
-                    self.now = self.now.saturating_add(parts[part].kept);
+                    let part = parts[part].peaks(self.dtype);
+                    self = self.reach(if keeps { part.forward } else { part.inference });
+                    self.now = self.now.saturating_add(part.kept);
                 }
-                Entry::Use(part) => self = self.reach(parts[part].backward),
-                Entry::Free(part) => self.now = self.now.saturating_sub(parts[part].kept),
+                Entry::Use(part) => self = self.reach(parts[part].peaks(self.dtype).backward),
+                Entry::Free(part) => {
+                    let part = parts[part].peaks(self.dtype);
+                    self.now = self.now.saturating_sub(part.kept);
+                }
+                Entry::Replace(..) if matches!(self.dtype, Dtype::Model) => {}
+                Entry::Replace(old, new) => {
+                    let entries = [Entry::Take(new), Entry::Free(old)];
+                    self = self.pass(parts, &entries, keeps);
+                }
                 Entry::Repeat(rounds, body) => {
                     let before = self.now;
                     let mut round = 0;
@@ -276,10 +374,13 @@ mod tests {
                 let forward = forth.repeat(rounds);
                 let backward = back.repeat(rounds);
                 let each = Footprint::of(&parts, &forward, &backward);
-                assert_eq!((once.kept, once.forward), (each.kept, each.forward));
-                assert_eq!(once.backward, each.backward);
+                assert_eq!(
+                    (once.model.kept, once.model.forward),
+                    (each.model.kept, each.model.forward)
+                );
+                assert_eq!(once.model.backward, each.model.backward);
             }
-            assert_eq!(once.kept, 3 * rounds);
+            assert_eq!(once.model.kept, 3 * rounds);
         }
     }
 
@@ -306,23 +407,23 @@ mod tests {
 
     #[test]
     fn the_peak_of_a_pass_may_exceed_the_saved_bytes() {
-        let part = Footprint {
+        let part = Footprint::same(Peaks {
             kept: 2,
             forward: 5,
             inference: 4,
             backward: 7,
-        };
+        });
         let whole = Footprint::of(
             &[part, Footprint::forward_only(&[3, 2])],
             &[Entry::Take(1), Entry::Take(0), Entry::Take(0)],
             &[Entry::Use(0), Entry::Free(0), Entry::Use(0), Entry::Free(0)],
         );
-        let expected = Footprint {
+        let expected = Footprint::same(Peaks {
             kept: 4,
             forward: 7,
             inference: 6,
             backward: 7,
-        };
+        });
         assert_eq!(whole, expected);
     }
 }

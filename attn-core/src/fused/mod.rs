@@ -37,7 +37,7 @@ pub use bounds::{AxisBounds, DivisorBounds};
 pub use budget::{ChosenPlan, PlanSearch, PlanWork, all_rounds, first_rounds};
 pub use distance_table::DistanceTable;
 pub(crate) use finished::{FinishedSlots, Watch};
-pub use footprint::{Entry, Footprint};
+pub use footprint::{Entry, Footprint, Peaks};
 pub(crate) use gradients::merge;
 pub use gradients::{GradientRefs, Gradients, accumulate};
 pub use interval::Interval;

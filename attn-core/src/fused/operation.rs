@@ -149,6 +149,11 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         })
     }
 
+    /// The dtype of the operands of products with the parameters.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
     /// Reserves places for parameters, and reads them, unless others follow.
     pub(super) fn reserve<R>(&mut self, reserve: impl FnOnce(&mut Reservations<E, D>) -> R) -> R {
         match &mut self.parameters {

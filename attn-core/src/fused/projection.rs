@@ -224,6 +224,11 @@ impl<E: Element> Projection<E> {
         }
     }
 
+    /// The dtype of the operands of its products.
+    pub fn dtype(&self) -> Dtype {
+        self.weight.dtype()
+    }
+
     /// `y = x Wᵀ`. The next pass over `y` adds the [bias](Self::bias_or_zeros).
     pub fn forward_without_bias(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
         self.forward_with_bias(x, None, y);

@@ -45,6 +45,7 @@ pub mod quantized;
 pub mod rank;
 pub mod reduce;
 mod rounded;
+pub mod rounded_rows;
 pub mod row_shares;
 pub mod rows;
 pub mod sinusoid;
@@ -59,6 +60,7 @@ pub use crate::simd::{Matrix, MatrixMut, Real};
 pub use index::OutOfRange;
 pub use pool::{Buffer, Pooled};
 pub use rounded::Dtype;
+pub use rounded_rows::RoundedRows;
 
 /// A number that there are kernels for.
 pub trait Kernels:
@@ -101,6 +103,7 @@ pub trait Kernels:
     + permute::Permute<Self>
     + quantized::Quantized<Self>
     + rank::Ranks<Self>
+    + rounded_rows::RoundRows<Self>
     + reduce::Reductions<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>

@@ -204,7 +204,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Footprint, GradTarget, Gradients},
+        fused::{Footprint, GradTarget, Gradients, Peaks},
         kernel::{
             Buffer,
             axis::{self, Axis, Counted},
@@ -248,9 +248,9 @@ pub(crate) mod slices {
 
     /// The footprint of [`expand`] and its derivative. The result of each step is in memory while the next one is computed.
     pub const fn expand_footprint(from: &[usize], to: &[usize]) -> Footprint {
-        let mut whole = Footprint::NONE;
+        let mut whole = Peaks::NONE;
         // The sizes before a step and before the previous one. `x` itself takes no memory in the forward pass.
-        let mut now = Footprint::array(from).kept;
+        let mut now = Footprint::numbers(from);
         let mut before = 0;
         let mut now_forward = 0;
         let mut before_forward = 0;
@@ -263,13 +263,11 @@ pub(crate) mod slices {
                 (before, before_forward) = (now, now_forward);
                 let outer = from.split_at(axis).0;
                 let inner = to.split_at(axis).1;
-                now = Footprint::array(outer)
-                    .kept
-                    .saturating_mul(Footprint::array(inner).kept);
+                now = Footprint::numbers(outer).saturating_mul(Footprint::numbers(inner));
                 now_forward = now;
             }
         }
-        whole
+        Footprint::same(whole)
     }
 
     const fn larger(most: usize, a: usize, b: usize) -> usize {

@@ -223,7 +223,9 @@ pub(crate) mod slices {
     use crate::{
         Element,
         data::known,
-        fused::{AffineMap, Array, Footprint, GradTarget, Gradients, Slot, WantsGradient, number},
+        fused::{
+            AffineMap, Array, Footprint, GradTarget, Gradients, Peaks, Slot, WantsGradient, number,
+        },
         kernel::{
             Buffer, Matrix, MatrixMut,
             cross_entropy::{Options, Scale},
@@ -274,29 +276,29 @@ pub(crate) mod slices {
         has_bias: bool,
         is_mean: bool,
     ) -> Footprint {
-        let rows = Footprint::array(targets).kept;
+        let rows = Footprint::numbers(targets);
         let kept = match Plan::of(rows, width, classes, is_mean) {
             Plan::Logits => {
-                let logits = Footprint::array(&[rows, classes]).kept;
+                let logits = Footprint::numbers(&[rows, classes]);
                 logits.saturating_add(rows)
             }
             Plan::Gradients => {
                 let bias = if has_bias { classes } else { 0 };
-                let x = Footprint::array(&[rows, width]).kept;
-                let weight = Footprint::array(&[classes, width]).kept;
+                let x = Footprint::numbers(&[rows, width]);
+                let weight = Footprint::numbers(&[classes, width]);
                 x.saturating_add(weight).saturating_add(bias)
             }
             Plan::Sums => rows,
         };
         let scratch = match Plan::of(rows, width, classes, is_mean) {
-            Plan::Gradients => Footprint::array(&[rows_at_once(classes), classes]).kept,
+            Plan::Gradients => Footprint::numbers(&[rows_at_once(classes), classes]),
             Plan::Logits | Plan::Sums => 0,
         };
-        Footprint {
+        Footprint::same(Peaks {
             kept,
             forward: kept.saturating_add(scratch),
-            ..Footprint::NONE
-        }
+            ..Peaks::NONE
+        })
     }
 
     impl LinearCrossEntropy {

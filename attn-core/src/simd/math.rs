@@ -3,7 +3,6 @@
 //! The table has the largest errors found, in units in the last place (scalar form, other forms): of `f32` over all 2^32 numbers,
 //! of `f64` over 4,000 arguments each, against 160 bits. The tests allow 2 for `f32` (2.5 for `sigmoid`, 3 for `tanh`), and 4 for
 //! `f64`.
-//! 2.5, `tanh` to 3), and `f64` to 4.
 //!
 //! | function | `f32` | `f64` |
 //! | --- | --- | --- |

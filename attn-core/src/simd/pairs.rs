@@ -32,10 +32,18 @@ impl Pair {
         [self.0 << 16, self.0 & 0xffff_0000].map(f32::from_bits)
     }
 
-    /// Memory for pairs, whose contents are arbitrary.
-    pub fn in_memory_of(numbers: &mut [f32]) -> &mut [Self] {
-        // SAFETY: a pair has the size and alignment of an `f32`, and both types allow all bits.
+    /// Memory for as many pairs as numbers, whose contents are arbitrary.
+    pub fn in_memory_of<E: Real>(numbers: &mut [E]) -> &mut [Self] {
+        const { assert!(size_of::<E>() >= size_of::<Self>() && align_of::<E>() >= align_of::<Self>()) }
+        // SAFETY: the size and alignment of a pair are at most those of a number, `f32` or `f64`, and all these types allow all bits.
         unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), numbers.len()) }
+    }
+
+    /// The pairs in memory that was given to them by [`in_memory_of`](Self::in_memory_of). In other memory they are arbitrary.
+    pub fn in_memory<E: Real>(numbers: &[E]) -> &[Self] {
+        const { assert!(size_of::<E>() >= size_of::<Self>() && align_of::<E>() >= align_of::<Self>()) }
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), numbers.len()) }
     }
 }
 

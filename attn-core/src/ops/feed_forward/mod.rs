@@ -386,18 +386,26 @@ pub(crate) mod slices {
             WantsGradient, WeightVisitor,
         },
         kernel::{
-            Matrix, MatrixMut, activation as kernel,
+            Dtype, Matrix, MatrixMut, RoundedRows, activation as kernel,
             dropout::Dropout,
             loops::{self, InPlace, known::Copy},
+            parallel::{for_each, rows_per_task},
+            rounded_rows::{expand_some, round_in_place},
         },
         simd::WriteMode,
     };
 
     /// The values that are kept of a [`FeedForward`] for its derivative.
     pub struct Hidden<E: Element> {
-        /// The input of the hidden layer without its bias.
-        input: Array<E>,
+        input: Input<E>,
         dropout: Dropout,
+    }
+
+    /// The input of the hidden layer without its bias.
+    enum Input<E: Element> {
+        Whole(Array<E>),
+        /// Where products round their operands, their results are kept in bf16, and that is what the hidden layer reads.
+        Rounded(RoundedRows<E>),
     }
 
     /// Numbers of the hidden layer fall.
@@ -440,21 +448,25 @@ pub(crate) mod slices {
 
     /// The footprint of a [`FeedForward`] of `rows` vectors, with a hidden layer of this width.
     pub const fn feed_forward_footprint(rows: &[usize], width: usize, gated: bool) -> Footprint {
-        let rows = Footprint::array(rows).kept;
+        let rows = Footprint::numbers(rows);
+        let input = input(width, gated);
         let parts = [
-            Footprint::array(&[rows, input(width, gated)]),
+            Footprint::array(&[rows, input]),
+            Footprint::rounded(rows, input),
             Footprint::array(&[rows, width]),
         ];
-        const HIDDEN: usize = 0;
-        const ACTIVE: usize = 1;
+        const INPUT: usize = 0;
+        const ROUNDED: usize = 1;
+        const ACTIVE: usize = 2;
         Footprint::of(
             &parts,
             &[
-                Entry::Take(HIDDEN),
+                Entry::Take(INPUT),
                 Entry::Take(ACTIVE),
+                Entry::Replace(INPUT, ROUNDED),
                 Entry::Free(ACTIVE),
             ],
-            &[Entry::Take(ACTIVE)],
+            &[Entry::Take(ACTIVE), Entry::Replace(ROUNDED, INPUT)],
         )
     }
 
@@ -463,26 +475,55 @@ pub(crate) mod slices {
             input(self.width, self.gated)
         }
 
-        /// The output for `x + bias`.
-        fn forward<E: Element>(&self, x: &Array<E>, bias: &[E]) -> Array<E> {
-            let mut y = Array::uninit(x.view().rows(), [self.width]);
-            let forward = if self.gated {
-                kernel::gated_forward
-            } else {
-                kernel::biased_forward
-            };
-            forward(self.activation, x.view(), bias, y.view_mut());
-            y
+        /// `y` for `x + bias`.
+        fn forward<E: Element>(&self, x: Matrix<'_, E>, bias: &[E], y: MatrixMut<'_, E>) {
+            match self.gated {
+                true => kernel::gated_forward(self.activation, x, bias, y),
+                false => kernel::biased_forward(self.activation, x, bias, y),
+            }
         }
 
         /// Replaces `x` by its gradient, and the gradient of the output by the output.
-        fn backward<E: Element>(&self, x: &mut Array<E>, bias: &[E], d_y: &mut Array<E>) {
-            let backward = if self.gated {
-                kernel::gated_backward_in_place
-            } else {
-                kernel::biased_backward_in_place
-            };
-            backward(self.activation, x.view_mut(), bias, d_y.view_mut());
+        fn backward<E: Element>(&self, x: MatrixMut<'_, E>, bias: &[E], d_y: MatrixMut<'_, E>) {
+            match self.gated {
+                true => kernel::gated_backward_in_place(self.activation, x, bias, d_y),
+                false => kernel::biased_backward_in_place(self.activation, x, bias, d_y),
+            }
+        }
+
+        /// Rounds `x`, and computes `y` for that and the bias, in one pass over memory.
+        fn round_and_forward<E: Element>(
+            &self,
+            mut x: Array<E>,
+            bias: &[E],
+            y: MatrixMut<'_, E>,
+        ) -> RoundedRows<E> {
+            let mut rounded = RoundedRows::uninit(y.rows(), self.input());
+            let some = rows_per_task(self.input());
+            let parts = x.view_mut().row_chunks(some).zip(y.row_chunks(some));
+            let parts = parts.zip(rounded.chunks_mut(some));
+            for_each(parts, |((mut x, y), to)| {
+                round_in_place(x.reborrow(), to);
+                self.forward(x.as_ref(), bias, y);
+            });
+            rounded
+        }
+
+        /// [`backward`](Self::backward) for rounded numbers: `x` gets these first, in the same pass over memory.
+        fn backward_of_rounded<E: Element>(
+            &self,
+            rounded: &RoundedRows<E>,
+            x: MatrixMut<'_, E>,
+            bias: &[E],
+            d_y: MatrixMut<'_, E>,
+        ) {
+            let some = rows_per_task(self.input());
+            let parts = x.row_chunks(some).zip(d_y.row_chunks(some));
+            let parts = parts.zip(rounded.chunks(some));
+            for_each(parts, |((mut x, d_y), rounded)| {
+                expand_some(rounded, x.reborrow());
+                self.backward(x, bias, d_y);
+            });
         }
     }
 
@@ -508,18 +549,36 @@ pub(crate) mod slices {
             dropout: Dropout,
             y: MatrixMut<'_, E>,
         ) -> Hidden<E> {
-            let hidden = self.hidden(x, dropout);
-            let mut active = self.middle.forward(&hidden.input, &self.up.bias_or_zeros());
+            let input = self.input(x);
+            let bias = self.up.bias_or_zeros();
+            let mut active = Array::uninit(x.rows(), [self.middle.width]);
+            let to = active.view_mut();
+            let input = match self.up.dtype() {
+                Dtype::Model => {
+                    self.middle.forward(input.view(), &bias, to);
+                    Input::Whole(input)
+                }
+                Dtype::Bf16 => Input::Rounded(self.middle.round_and_forward(input, &bias, to)),
+            };
             drop_out(dropout, &mut active);
             self.down.forward(active.view(), y);
-            hidden
+            Hidden { input, dropout }
         }
 
         /// Computes the hidden layer alone, as [`forward`](Self::forward) keeps it for the derivative.
         pub fn hidden(&self, x: Matrix<'_, E>, dropout: Dropout) -> Hidden<E> {
+            let input = self.input(x);
+            let input = match self.up.dtype() {
+                Dtype::Model => Input::Whole(input),
+                Dtype::Bf16 => Input::Rounded(RoundedRows::of(input.view())),
+            };
+            Hidden { input, dropout }
+        }
+
+        fn input(&self, x: Matrix<'_, E>) -> Array<E> {
             let mut input = Array::uninit(x.rows(), [self.middle.input()]);
             self.up.forward_without_bias(x, input.view_mut());
-            Hidden { input, dropout }
+            input
         }
 
         /// The derivative. It overwrites the input of the hidden layer with its gradient.
@@ -534,18 +593,31 @@ pub(crate) mod slices {
             if !self.up.is_wanted() && !d_x.is_wanted() && !self.down.is_wanted() {
                 return;
             }
-            let Hidden { mut input, dropout } = hidden;
+            let Hidden { input, dropout } = hidden;
             let mut active = Array::uninit(d_y.rows(), [self.middle.width]);
             self.down
                 .input_gradient(d_y, WriteMode::Overwrite, active.view_mut());
             // The gradients of the numbers that fell, and then these again.
             drop_out(dropout, &mut active);
-            self.middle
-                .backward(&mut input, &self.up.bias_or_zeros(), &mut active);
+            let bias = self.up.bias_or_zeros();
+            let d_active = active.view_mut();
+            let d_input = match input {
+                Input::Whole(mut x) => {
+                    self.middle.backward(x.view_mut(), &bias, d_active);
+                    x
+                }
+                Input::Rounded(rounded) => {
+                    let mut x = Array::uninit(rounded.rows(), [rounded.width()]);
+                    let to = x.view_mut();
+                    self.middle
+                        .backward_of_rounded(&rounded, to, &bias, d_active);
+                    x
+                }
+            };
             drop_out(dropout, &mut active);
             self.down.add_gradients(active.view(), d_y, gradients);
             drop(active);
-            self.up.backward(x, input.view(), d_x, gradients)
+            self.up.backward(x, d_input.view(), d_x, gradients)
         }
     }
 }

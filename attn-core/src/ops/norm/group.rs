@@ -224,12 +224,9 @@ pub(crate) mod slices {
         channels: usize,
         learned: usize,
     ) -> Footprint {
-        let statistics = Footprint::array(&[Footprint::array(outer).kept, groups, STATISTICS]);
-        Footprint {
-            backward: Footprint::backward_only(&[if learned == 0 { 0 } else { 1 }, channels])
-                .backward,
-            ..statistics
-        }
+        let statistics = Footprint::array(&[Footprint::numbers(outer), groups, STATISTICS]);
+        let gradients = if learned == 0 { 0 } else { 1 };
+        Footprint::backward_only(&[gradients, channels]).with_kept(statistics)
     }
 
     /// Numbers of channels as numbers of all elements of a tensor `[channels, inner]`. One of a vector has no copy.

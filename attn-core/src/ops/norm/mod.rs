@@ -319,11 +319,8 @@ pub(crate) mod slices {
 
     /// The footprint of a [`Norm`]: the statistics of each row, and in the backward pass the gradients of what is learned, `learned` vectors.
     pub const fn norm_footprint(rows: &[usize], width: usize, learned: usize) -> Footprint {
-        let statistics = Footprint::array(&[Footprint::array(rows).kept, STATISTICS]);
-        Footprint {
-            backward: Footprint::backward_only(&[learned, width]).backward,
-            ..statistics
-        }
+        let statistics = Footprint::array(&[Footprint::numbers(rows), STATISTICS]);
+        Footprint::backward_only(&[learned, width]).with_kept(statistics)
     }
 
     impl<E: Element> WantsGradient for Norm<E> {

@@ -144,7 +144,8 @@ fn rounding_points(cx: &Emitter<'_>) -> String {
     }
     format!(
         "\n# Products in bf16\n\nA trainer with `.dtype(Dtype::Bf16)` rounds both operands of the products `y = x Wᵀ`, `dx = dy W` and `dW = dyᵀ x` of these \
-         layers, each where it is read: {}. So it does for a `linear` that is tied to a table. All other numbers are those of the model.\n",
+         layers, each where it is read: {}. So it does for a `linear` that is tied to a table. The hidden layer of a `feed_forward` reads the product, without \
+         its bias, rounded to bf16, which is kept for the derivative. All other numbers are those of the model.\n",
         names.join(", ")
     )
 }

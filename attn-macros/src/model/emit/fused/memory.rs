@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
 use super::ModelFrame;
-use crate::model::emit::length;
+use crate::model::emit::{length, trainer};
 
 impl ModelFrame<'_> {
     /// `footprint`, and on the default type, so that it needs no type arguments, `activation_bytes`.
@@ -15,6 +15,19 @@ impl ModelFrame<'_> {
         let symbols = symbols.map(|name| length(self.model(), name));
         let symbols = symbols.collect::<Vec<_>>();
         let activation_bytes = self.cx.method("activation_bytes");
+        let in_bf16 = trainer::is_loss(self.model()).then(|| {
+            let name = self.cx.method("activation_bytes_bf16");
+            let doc = format!(
+                "[`{activation_bytes}`](Self::{activation_bytes}) of a trainer with `.dtype(Dtype::Bf16)`, which keeps the inputs of hidden layers of \
+                 `feed_forward` in bf16."
+            );
+            quote_spanned! {self.cx.at=>
+                #[doc = #doc]
+                #vis const fn #name(#(#symbols: usize),*) -> usize {
+                    footprint::<f32>(#(#symbols),*).bf16_bytes::<f32>()
+                }
+            }
+        });
         quote_spanned! {self.cx.at=>
             /// The memory that both passes take.
             #[allow(unused_variables)]
@@ -36,6 +49,8 @@ impl ModelFrame<'_> {
                 #vis const fn #activation_bytes(#(#symbols: usize),*) -> usize {
                     footprint::<f32>(#(#symbols),*).bytes::<f32>()
                 }
+
+                #in_bf16
             }
         }
     }

@@ -79,7 +79,7 @@ impl ModelFrame<'_> {
         let check_sizes = self.emit_check_sizes(label);
         let symbols = self.model().symbols.iter().map(|name| field(name));
         let check_memory =
-            is_pass.then(|| quote!(footprint::<E>(#(sizes.#symbols),*).check::<E, D, T>(#label)?;));
+            is_pass.then(|| quote!(footprint::<E>(#(sizes.#symbols),*).check_in::<E, D, T>(operation.dtype(), #label)?;));
         let checks = self.emit_checks();
         quote! {
             let sizes = Sizes { #(#sizes),* };
