@@ -436,9 +436,9 @@ pub mod __private {
             Matrix, MatrixMut, Real, activation as activations,
             attention::{
                 Angles, AnglesAt, Attention, Coverage, Dropout, Everything,
-                Gradients as AttentionGradients, HeadTransform, Mask, MaskBlocks, Norm, Normalizer,
-                RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TalkingHeads,
-                TileOrigin, WeightGradients, angles, angles_at, head_transform,
+                Gradients as AttentionGradients, HeadTransform, KeyNumbers, Mask, MaskBlocks, Norm,
+                Normalizer, RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens,
+                TalkingHeads, TileOrigin, WeightGradients, angles, angles_at, head_transform,
                 head_transform_backward, mask_density, per_head_linear, per_head_linear_backward,
             },
             axis::{Axis, Counted},

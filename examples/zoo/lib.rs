@@ -32,6 +32,7 @@ pub mod mixtral;
 pub mod modernbert;
 pub mod opt;
 pub mod phi3;
+pub mod phi3_long;
 pub mod qwen2;
 pub mod qwen3;
 pub mod qwen3_moe;

@@ -51,7 +51,7 @@ impl<E: Element> Sessions<E> {
             lens: vec![0; room.sequences],
             cut: vec![false; room.sequences],
             last: Array::zeros(room.sequences, [width]),
-            new: NewTokens::default(),
+            new: NewTokens::none(room),
             rounded: None,
         }
     }
@@ -397,7 +397,7 @@ impl<E: Element> Sessions<E> {
             lens: self.lens.clone(),
             cut: self.cut.clone(),
             last: self.last.copy(),
-            new: NewTokens::default(),
+            new: NewTokens::none(self.room),
             rounded: self.rounded.clone(),
         })
     }

@@ -286,6 +286,10 @@ impl<'p> Graph<'p> {
     /// not rotated have the frequency 0 and the sign 0.
     fn rope(&mut self, of: usize, width: usize, part: &str) -> Option<String> {
         let rotary = self.program.rotaries.get(of)?;
+        let rotary = match part {
+            "long_frequencies" => rotary.for_len(usize::MAX),
+            _ => *rotary,
+        };
         let (frequencies, magnitude) = rotary.frequencies();
         let mut numbers = match part {
             "gains" => vec![1.0; width],
@@ -298,7 +302,7 @@ impl<'p> Graph<'p> {
                 false => [pair, pair + rotary.pairs()],
             };
             let [of_a, of_b] = match part {
-                "frequencies" => [*frequency; 2],
+                "frequencies" | "long_frequencies" => [*frequency; 2],
                 "gains" => [magnitude; 2],
                 _ => [-magnitude, magnitude],
             };

@@ -217,6 +217,52 @@ model! {
 compare!(phi3: Phi3, phi3);
 
 model! {
+    use zoo::phi3_long::phi3_long;
+
+    struct Phi3Long<
+        vocab = 61, d_model = 24, heads = 4, kv_heads = 2, hidden = 40, layers = 2, window = 5, theta = 1000.0,
+        short_factor = [1.0, 1.25, 2.0], long_factor = [1.5, 3.0, 7.5], original_max_len = 6, max_len = 64, epsilon = 1e-3,
+    >;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        phi3_long::<.., name = phi3>(tokens)
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+compare!(phi3_long: Phi3Long, phi3_long);
+
+/// Texts of at most six tokens have other frequencies, also in a session that ends there.
+#[test]
+fn phi3_long_has_the_frequencies_of_short_texts() {
+    let (config, map) = (zoo::phi3_long::config(), zoo::phi3_long::weights());
+    let run = Run::of("phi3_long");
+    let model: Phi3Long = run.load(&config, &map);
+    let tokens = run.ids("short");
+    let logits = model.forward(tokens.clone());
+    run.assert_same("short_logits", &logits.as_vec());
+    Calls::default()
+        .call(&[&tokens], &logits)
+        .check(|path| model.export_onnx(path));
+
+    let (_, len) = *tokens.shape();
+    let tokens = tokens.as_vec();
+    let mut sessions = model.sessions(2, len).unwrap();
+    let texts: Vec<&[usize]> = tokens.chunks(len).collect();
+    let last = sessions.prefill(&texts).unwrap();
+    let logits = logits.as_vec();
+    let expected = |text: usize| &logits[((text + 1) * len - 1) * 61..(text + 1) * len * 61];
+    for text in 0..2 {
+        let worst = last.row(text).iter().zip(expected(text));
+        let worst = worst.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst < 1e-4, "{worst}");
+    }
+}
+
+model! {
     use zoo::gpt_neox::gpt_neox;
 
     struct GptNeoX<vocab = 61, d_model = 32, heads = 4, hidden = 40, layers = 2, rotary_pct = 0.5, theta = 1000.0, epsilon = 1e-3>;

@@ -132,6 +132,21 @@ DECODERS = {
     "phi3": Phi3Config(
         **LLAMA, rope_parameters=default(1000.0), rms_norm_eps=1e-3, sliding_window=5, pad_token_id=0, tie_word_embeddings=False
     ),
+    # All texts but one are longer than those before the scaling.
+    "phi3_long": Phi3Config(
+        **LLAMA,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 1000.0,
+            "short_factor": [1.0, 1.25, 2.0],
+            "long_factor": [1.5, 3.0, 7.5],
+        },
+        original_max_position_embeddings=6,
+        rms_norm_eps=1e-3,
+        sliding_window=5,
+        pad_token_id=0,
+        tie_word_embeddings=False,
+    ),
     "mixtral": MixtralConfig(
         **LLAMA | {"intermediate_size": 16},
         num_local_experts=4,
@@ -404,6 +419,9 @@ def decoder(name, config):
     with torch.no_grad():
         new = likeliest(model, prompt)
     run = {"tokens": tokens, "targets": targets, "logits": logits, "loss": loss, "prompt": prompt, "new": new}
+    if name == "phi3_long":
+        short = tokens[:, : config.original_max_position_embeddings]
+        run |= {"short": short, "short_logits": model(short).logits}
     save(name, model, run)
 
 

@@ -28,6 +28,13 @@ pub(crate) fn switch_as_value(name: &Ident) -> String {
     )
 }
 
+pub(crate) fn list_as_value(name: &Ident) -> String {
+    format!(
+        "expected a value, found the list `{name}`\n\
+         help: a list is for arguments as `short_factor` of `longrope`; `param` and `buffer` declare tensors"
+    )
+}
+
 pub(crate) fn value_as_condition(name: &Ident) -> String {
     format!(
         "expected a comparison, found the value `{name}` alone\n\

@@ -124,6 +124,7 @@ pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
         let value = match value {
             ConstValue::Size(size) => quote!(Size(#size)),
             ConstValue::Number(number) => quote!(Number(#number)),
+            ConstValue::Numbers(numbers) => quote!(Numbers(#numbers)),
             ConstValue::Switch(value) => quote!(Switch(#value)),
         };
         quote!((#name, p::Constant::#value))
