@@ -418,6 +418,7 @@ pub mod __private {
 
     pub use attn_core::{
         Adapted, Backend, Constant, Element, Error, Facts, InitialField, LinearFields, Lora,
+        Numbered, NumberedRounds,
         composed::*,
         data::*,
         entry::*,
@@ -472,6 +473,7 @@ pub mod __private {
         train::{Algorithm, TrainBatch, Trainable, Trainer},
         unwrap,
         values::{Backpropagate, NonFinite, Values, first_non_finite, record_values},
+        visit_layer, visit_layers,
     };
     pub use attn_macros::{attention, model};
 

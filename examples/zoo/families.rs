@@ -41,12 +41,8 @@ macro_rules! family {
 
 /// All of them. Where several have one `model_type`, the rest of the file decides.
 pub const FAMILIES: [Family; 14] = [
-    family!(gemma2, Gemma2, |it| Ok(crate::gemma2::weights(
-        it.size("num_hidden_layers")?
-    ))),
-    family!(gemma3, Gemma3, |it| Ok(crate::gemma3::weights(
-        it.size("num_hidden_layers")?
-    ))),
+    family!(gemma2, Gemma2, |_| Ok(crate::gemma2::weights())),
+    family!(gemma3, Gemma3, |_| Ok(crate::gemma3::weights())),
     family!(gpt2, Gpt2, |it| Ok(crate::gpt2::weights(
         it.prefix_of_gpt2()?
     ))),

@@ -321,15 +321,24 @@ impl<'p> Graph<'p> {
         })
     }
 
-    /// The path of a weight in this round.
+    /// The path of a weight in this round: `blocks.*.linear.weight` has the number of the round, and `blocks.*6+3.linear.weight` is that of the
+    /// layer 3 of a round of six layers.
     fn weight(&self, path: &str) -> String {
-        let mut parts = path.split('*');
-        let mut name = parts.next().unwrap_or_default().to_owned();
-        for (part, round) in parts.zip(&self.rounds) {
-            name.push_str(&round.to_string());
-            name.push_str(part);
-        }
-        name
+        let mut rounds = self.rounds.iter();
+        let names = path.split('.').map(|name| match name.contains('*') {
+            false => name.to_owned(),
+            true => {
+                let terms = name.split('+').map(|term| match term.strip_prefix('*') {
+                    Some(per_round) => {
+                        let round = rounds.next().copied().unwrap_or_default();
+                        round * per_round.parse().unwrap_or(1)
+                    }
+                    None => term.parse().unwrap_or_default(),
+                });
+                terms.sum::<usize>().to_string()
+            }
+        });
+        names.collect::<Vec<_>>().join(".")
     }
 
     /// A name that no other value has.

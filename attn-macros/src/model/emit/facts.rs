@@ -237,6 +237,7 @@ fn params_of(cx: &Emitter<'_>, layer: &Submodule) -> TokenStream {
             module,
             count,
             share,
+            ..
         } => {
             let params = params_of_module(cx, *module);
             if *share {
