@@ -418,6 +418,7 @@ pub mod __private {
 
     pub use attn_core::{
         Adapted, Backend, Constant, Element, Error, Facts, InitialField, LinearFields, Lora,
+        Numbered, NumberedRounds,
         composed::*,
         data::*,
         entry::*,
@@ -436,9 +437,9 @@ pub mod __private {
             Matrix, MatrixMut, Real, activation as activations,
             attention::{
                 Angles, AnglesAt, Attention, Coverage, Dropout, Everything,
-                Gradients as AttentionGradients, HeadTransform, Mask, MaskBlocks, Norm, Normalizer,
-                RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TalkingHeads,
-                TileOrigin, WeightGradients, angles, angles_at, head_transform,
+                Gradients as AttentionGradients, HeadTransform, KeyNumbers, Mask, MaskBlocks, Norm,
+                Normalizer, RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens,
+                TalkingHeads, TileOrigin, WeightGradients, angles, angles_at, head_transform,
                 head_transform_backward, mask_density, per_head_linear, per_head_linear_backward,
             },
             axis::{Axis, Counted},
@@ -472,6 +473,7 @@ pub mod __private {
         train::{Algorithm, TrainBatch, Trainable, Trainer},
         unwrap,
         values::{Backpropagate, NonFinite, Values, first_non_finite, record_values},
+        visit_layer, visit_layers,
     };
     pub use attn_macros::{attention, model};
 

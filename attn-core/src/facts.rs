@@ -58,6 +58,8 @@ pub enum Constant {
     Number(f64),
     /// `tied = true`
     Switch(bool),
+    /// `long_factor = [1.0, 1.25]`
+    Numbers(&'static [f64]),
 }
 
 impl fmt::Display for Constant {
@@ -66,6 +68,7 @@ impl fmt::Display for Constant {
             Constant::Size(size) => size.fmt(f),
             Constant::Number(number) => write!(f, "{number:?}"),
             Constant::Switch(value) => value.fmt(f),
+            Constant::Numbers(list) => write!(f, "{list:?}"),
         }
     }
 }

@@ -83,7 +83,7 @@ pub use backend::{Backend, Host};
 pub use element::Element;
 pub use error::{Error, unwrap};
 pub use facts::{Constant, Facts};
-pub use field::{InitialField, LinearFields};
+pub use field::{InitialField, LinearFields, Numbered, NumberedRounds, visit_layer, visit_layers};
 pub use fused::{backward, try_backward};
 pub use lora::{Adapted, Lora};
 pub use ops::linear::composed::project;

@@ -255,12 +255,16 @@ fn constant<M: Facts>(name: &str) -> Value {
         Some((_, Constant::Size(size))) => json!(size),
         Some((_, Constant::Number(number))) => json!(number),
         Some((_, Constant::Switch(value))) => json!(value),
+        Some((_, Constant::Numbers(list))) => json!(list),
         None => json!(format!("no constant `{name}`")),
     }
 }
 
 /// Whether two values are equal, where 1 is 1.0, up to the error of a computed number.
 fn is_same(a: &Value, b: &Value) -> bool {
+    if let (Value::Array(a), Value::Array(b)) = (a, b) {
+        return a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b));
+    }
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-12 * a.abs(),
         _ => a == b,
@@ -287,6 +291,12 @@ fn with_new_names(mut file: Value) -> Value {
         _ => Map::new(),
     };
     let kind = rope.remove("type").unwrap_or_else(|| json!("default"));
+    // The first files of Phi-3 have this name.
+    let kind = if kind == "su" {
+        json!("longrope")
+    } else {
+        kind
+    };
     rope.entry("rope_type").or_insert(kind);
     let older = [
         ("rope_theta", "rope_theta"),

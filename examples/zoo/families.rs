@@ -40,13 +40,9 @@ macro_rules! family {
 }
 
 /// All of them. Where several have one `model_type`, the rest of the file decides.
-pub const FAMILIES: [Family; 13] = [
-    family!(gemma2, Gemma2, |it| Ok(crate::gemma2::weights(
-        it.size("num_hidden_layers")?
-    ))),
-    family!(gemma3, Gemma3, |it| Ok(crate::gemma3::weights(
-        it.size("num_hidden_layers")?
-    ))),
+pub const FAMILIES: [Family; 14] = [
+    family!(gemma2, Gemma2, |_| Ok(crate::gemma2::weights())),
+    family!(gemma3, Gemma3, |_| Ok(crate::gemma3::weights())),
     family!(gpt2, Gpt2, |it| Ok(crate::gpt2::weights(
         it.prefix_of_gpt2()?
     ))),
@@ -60,6 +56,7 @@ pub const FAMILIES: [Family; 13] = [
     ))),
     family!(opt, Opt, |_| Ok(crate::opt::weights())),
     family!(phi3, Phi3, |_| Ok(crate::phi3::weights())),
+    family!(phi3_long, Phi3Long, |_| Ok(crate::phi3_long::weights())),
     family!(qwen2, Qwen2, |_| Ok(crate::qwen2::weights())),
     family!(qwen3, Qwen3, |_| Ok(crate::qwen3::weights())),
     family!(qwen3_moe, Qwen3Moe, |it| Ok(crate::qwen3_moe::weights(
@@ -183,8 +180,12 @@ impl Family {
     }
 }
 
-/// A number as a literal of the type that is declared: `500000` of JSON is a float if the declared one is.
+/// A number as a literal of the type that is declared: `500000` of JSON is a float if the declared one is. A list is one of floats.
 fn literal(value: &Value, declared: &str) -> String {
+    if let Value::Array(list) = value {
+        let list: Vec<String> = list.iter().map(|number| literal(number, "[..]")).collect();
+        return format!("[{}]", list.join(", "));
+    }
     let is_float = declared.parse::<u64>().is_err();
     match value.as_f64().filter(|_| is_float) {
         Some(number) if number != 0.0 && number.abs() < 0.01 => format!("{number:e}"),

@@ -27,26 +27,19 @@ model! {
         vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scalar, cap, final_cap, theta, epsilon,
     ) -> [batch, seq, vocab] {
         let mut x = sqrt(d_model) * embedding::<vocab, d_model, init = normal(0.02)>(tokens);
-        repeat { layers / 2 } {
-            x = layer::<true, .., name = local>(x);
-            x = layer::<false, .., name = global>(x);
+        repeat layers as i {
+            let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = input_layernorm>(x);
+            let y = attention::<
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = if i % 2 == 0 { sliding_window(window) } else { causal },
+                position = rope(theta), scale = 1.0 / sqrt(scalar), softcap = cap, bias = false, name = self_attn,
+            >(y);
+            x += rms_norm::<epsilon = epsilon, gain = one_plus, name = post_attention_layernorm>(y);
+            let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = pre_feedforward_layernorm>(x);
+            let y = feed_forward::<hidden, activation = geglu_tanh, name = mlp>(y);
+            x += rms_norm::<epsilon = epsilon, gain = one_plus, name = post_feedforward_layernorm>(y);
         }
         let logits = linear::<tied = embedding>(rms_norm::<epsilon = epsilon, gain = one_plus>(x));
         final_cap * tanh(logits / final_cap)
-    }
-
-    block layer(
-        x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scalar, cap, theta, epsilon,
-    ) -> [batch, seq, n] {
-        let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = input_layernorm>(x);
-        let y = attention::<
-            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, position = rope(theta), scale = 1.0 / sqrt(scalar),
-            softcap = cap, bias = false, name = self_attn,
-        >(y);
-        let x = x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_attention_layernorm>(y);
-        let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = pre_feedforward_layernorm>(x);
-        let y = feed_forward::<hidden, activation = geglu_tanh, name = mlp>(y);
-        x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_feedforward_layernorm>(y)
     }
 }
 
@@ -75,16 +68,14 @@ pub fn config() -> Config {
         .optional(["attention_bias", "tie_word_embeddings"])
 }
 
-/// Its files, of a model with this number of layers. Layers of two kinds take turns, so that a round of the loop has one of each.
-pub fn weights(layers: usize) -> WeightMap {
-    let layers = (0..layers).map(|layer| {
-        let kind = ["local", "global"][layer % 2];
-        let ours = format!("blocks.{}.{kind}.*", layer / 2);
-        Rule::new(ours, format!("layers.{layer}.*"))
-    });
-    let ends = [("embedding.*", "embed_tokens.*"), ("rms_norm.*", "norm.*")];
-    let ends = ends.map(|(ours, theirs)| Rule::new(ours, theirs));
-    WeightMap::new(layers.chain(ends))
+/// Its files.
+pub fn weights() -> WeightMap {
+    let rules = [
+        ("blocks.{}.*", "layers.{}.*"),
+        ("embedding.*", "embed_tokens.*"),
+        ("rms_norm.*", "norm.*"),
+    ];
+    WeightMap::new(rules.map(|(ours, theirs)| Rule::new(ours, theirs)))
         .under("gemma2.", "model.")
         .tied("lm_head.weight", "model.embed_tokens.weight")
         .metadata("format", "pt")

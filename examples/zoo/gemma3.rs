@@ -26,24 +26,19 @@ model! {
         tokens: ids[batch, seq], vocab, d_model, heads, kv_heads, head_dim, hidden, layers, window, scalar, theta, local_theta, epsilon,
     ) -> [batch, seq, vocab] {
         let mut x = sqrt(d_model) * embedding::<vocab, d_model, init = normal(0.02)>(tokens);
-        repeat { layers / 6 } {
-            repeat 5, name = local { x = layer::<true, theta = local_theta, ..>(x); }
-            x = layer::<false, .., name = global>(x);
+        repeat layers as i {
+            let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = input_layernorm>(x);
+            let y = attention::<
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = if i % 6 == 5 { causal } else { sliding_window(window) },
+                position = if i % 6 == 5 { rope(theta) } else { rope(local_theta) }, scale = 1.0 / sqrt(scalar),
+                qk_norm = rms(gain = one_plus, epsilon = epsilon), bias = false, name = self_attn,
+            >(y);
+            x += rms_norm::<epsilon = epsilon, gain = one_plus, name = post_attention_layernorm>(y);
+            let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = pre_feedforward_layernorm>(x);
+            let y = feed_forward::<hidden, activation = geglu_tanh, name = mlp>(y);
+            x += rms_norm::<epsilon = epsilon, gain = one_plus, name = post_feedforward_layernorm>(y);
         }
-        repeat { layers % 6 }, name = rest { x = layer::<true, theta = local_theta, ..>(x); }
         linear::<tied = embedding>(rms_norm::<epsilon = epsilon, gain = one_plus>(x))
-    }
-
-    block layer(x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, window, scalar, theta, epsilon) -> [batch, seq, n] {
-        let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = input_layernorm>(x);
-        let y = attention::<
-            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, position = rope(theta), scale = 1.0 / sqrt(scalar),
-            qk_norm = rms(gain = one_plus, epsilon = epsilon), bias = false, name = self_attn,
-        >(y);
-        let x = x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_attention_layernorm>(y);
-        let y = rms_norm::<epsilon = epsilon, gain = one_plus, name = pre_feedforward_layernorm>(x);
-        let y = feed_forward::<hidden, activation = geglu_tanh, name = mlp>(y);
-        x + rms_norm::<epsilon = epsilon, gain = one_plus, name = post_feedforward_layernorm>(y)
     }
 }
 
@@ -75,20 +70,14 @@ pub fn config() -> Config {
         .optional(["attention_bias", "tie_word_embeddings"])
 }
 
-/// Its files, of a model with this number of layers. A round of the loop has five layers with a window and one without.
-pub fn weights(layers: usize) -> WeightMap {
-    let layers = (0..layers).map(|layer| {
-        let (round, place) = (layer / 6, layer % 6);
-        let ours = match place {
-            _ if round == layers / 6 => format!("rest.{place}.layer.*"),
-            5 => format!("blocks.{round}.global.*"),
-            _ => format!("blocks.{round}.local.{place}.layer.*"),
-        };
-        Rule::new(ours, format!("layers.{layer}.*"))
-    });
-    let ends = [("embedding.*", "embed_tokens.*"), ("rms_norm.*", "norm.*")];
-    let ends = ends.map(|(ours, theirs)| Rule::new(ours, theirs));
-    WeightMap::new(layers.chain(ends))
+/// Its files.
+pub fn weights() -> WeightMap {
+    let rules = [
+        ("blocks.{}.*", "layers.{}.*"),
+        ("embedding.*", "embed_tokens.*"),
+        ("rms_norm.*", "norm.*"),
+    ];
+    WeightMap::new(rules.map(|(ours, theirs)| Rule::new(ours, theirs)))
         .under("gemma3.", "model.")
         .tied("lm_head.weight", "model.embed_tokens.weight")
         .metadata("format", "pt")

@@ -27,21 +27,14 @@ model! {
         original_max_len, epsilon,
     ) -> [batch, seq, vocab] {
         let mut x = embedding::<vocab, d_model, init = normal(0.02)>(tokens);
-        repeat { layers / 2 } {
-            x = layer::<true, .., name = local>(x);
-            x = layer::<false, .., name = global>(x);
+        repeat layers as i {
+            x += attention::<
+                heads, kv_heads = kv_heads, head_dim = head_dim, mask = if i % 2 == 0 { sliding_window(window) } else { causal },
+                normalizer = sink, position = rope(theta, scaling = yarn(factor, original_max_len, truncate = false)),
+            >(rms_norm::<epsilon = epsilon>(x));
+            x += moe::<..>(rms_norm::<epsilon = epsilon>(x));
         }
         linear::<vocab, bias = false>(rms_norm::<epsilon = epsilon>(x))
-    }
-
-    block layer(
-        x: [batch, seq, n], is_local, heads, kv_heads, head_dim, hidden, experts, chosen, window, limit, theta, factor, original_max_len, epsilon,
-    ) -> [batch, seq, n] {
-        let x = x + attention::<
-            heads, kv_heads = kv_heads, head_dim = head_dim, mask = if is_local { sliding_window(window) } else { causal }, normalizer = sink,
-            position = rope(theta, scaling = yarn(factor, original_max_len, truncate = false)),
-        >(rms_norm::<epsilon = epsilon>(x));
-        x + moe::<..>(rms_norm::<epsilon = epsilon>(x))
     }
 
     /// The experts that a router prefers, with gates that are limited.
@@ -87,9 +80,9 @@ pub fn config() -> Config {
         .optional(["swiglu_alpha"])
 }
 
-/// Its files, of a model with this number of layers, and with experts of this width. The rows of the gates and those of what they are
+/// Its files, of a model with experts of this width. The rows of the gates and those of what they are
 /// multiplied by alternate in one matrix.
-pub fn weights(layers: usize, hidden: usize) -> WeightMap {
+pub fn weights(hidden: usize) -> WeightMap {
     let named = |(ours, theirs): (&str, &str)| Rule::new(ours, theirs);
     let alternating = [
         ("moe.gate_proj.weight", "mlp.experts.gate_up_proj"),
@@ -114,20 +107,14 @@ pub fn weights(layers: usize, hidden: usize) -> WeightMap {
     let experts = alternating.into_iter().chain(experts.map(named));
     let experts = experts.map(|rule| rule.each_expert().transposed());
     let layer = WeightMap::new(experts.chain(others.map(named)));
-    let layers = (0..layers).map(|index| {
-        let kind = ["local", "global"][index % 2];
-        layer.clone().under(
-            &format!("blocks.{}.{kind}.", index / 2),
-            &format!("model.layers.{index}."),
-        )
-    });
     let ends = [
         ("embedding.*", "model.embed_tokens.*"),
         ("rms_norm.*", "model.norm.*"),
         ("linear.*", "lm_head.*"),
     ];
-    layers
-        .fold(WeightMap::new(ends.map(named)), WeightMap::and)
+    layer
+        .under("blocks.{}.", "model.layers.{}.")
+        .and(WeightMap::new(ends.map(named)))
         .under("gpt_oss.", "")
         .metadata("format", "pt")
 }

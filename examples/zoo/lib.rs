@@ -32,6 +32,7 @@ pub mod mixtral;
 pub mod modernbert;
 pub mod opt;
 pub mod phi3;
+pub mod phi3_long;
 pub mod qwen2;
 pub mod qwen3;
 pub mod qwen3_moe;
@@ -41,7 +42,7 @@ pub mod t5;
 pub mod vit;
 pub mod whisper;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use attn::{
     Facts,
     checkpoint::{
@@ -59,15 +60,18 @@ pub use config::Config;
 /// Numbers of other types, such as bf16, are converted.
 ///
 /// # Errors
-/// All differences of the config in one error, or all of the weights. No weight has changed then.
+/// All differences of the config and all missing files in one error, or all differences of the weights. No weight has changed then.
 pub fn load<M: Facts + TensorCollection<f32, Cpu>>(
     model: &mut M,
     folder: &Path,
     config: &Config,
     map: &WeightMap,
 ) -> Result<LoadReport> {
-    config.check_file::<M>(folder)?;
-    let archive = Archive::open(folder)?;
+    let archive = match (config.check_file::<M>(folder), Archive::open(folder)) {
+        (Ok(()), archive) => archive?,
+        (Err(config), Ok(_)) => return Err(config),
+        (Err(config), Err(files)) => bail!("{config:#}\n{files}"),
+    };
     let options = LoadOptions {
         convert: true,
         ..LoadOptions::default()

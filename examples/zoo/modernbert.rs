@@ -29,9 +29,8 @@ model! {
         let x = embedding::<vocab, d_model, init = normal(0.02)>(tokens);
         let x = layer_norm::<epsilon = epsilon, bias = false>(x);
         let mut x = layer::<false, false, .., name = first>(x, keep);
-        repeat { layers / 3 } {
-            repeat 2, name = local { x = layer::<true, true, theta = local_theta, ..>(x, keep); }
-            x = layer::<false, true, .., name = global>(x, keep);
+        repeat { layers - 1 } as i {
+            x = if i % 3 == 2 { layer::<false, true, ..>(x, keep) } else { layer::<true, true, theta = local_theta, ..>(x, keep) };
         }
         let x = layer_norm::<epsilon = epsilon, bias = false, name = final_norm>(x);
         let x = gelu(linear::<d_model, bias = false, name = dense>(x));
@@ -84,7 +83,7 @@ pub fn config() -> Config {
         .optional(["global_attn_every_n_layers", "tie_word_embeddings"])
 }
 
-/// Its files, of a model with this number of layers. Behind the first one, a round of the loop has two layers with a window and one without.
+/// Its files, of a model with this number of layers. The loop begins behind the first one.
 pub fn weights(layers: usize) -> WeightMap {
     let stacked = [
         ("attention.q_proj.*", "attn.Wqkv.*"),
@@ -112,10 +111,9 @@ pub fn weights(layers: usize) -> WeightMap {
     let norm = Rule::new("attn_norm.*", "attn_norm.*").optional();
     let layer = WeightMap::new(stacked.into_iter().chain(named.map(rule)).chain([norm]));
     let layers = (0..layers).map(|index| {
-        let ours = match (index.wrapping_sub(1) / 3, (index + 2) % 3) {
-            _ if index == 0 => "first.".into(),
-            (round, 2) => format!("blocks.{round}.global."),
-            (round, place) => format!("blocks.{round}.local.{place}.layer."),
+        let ours = match index.checked_sub(1) {
+            None => "first.".into(),
+            Some(index) => format!("blocks.{index}.layer."),
         };
         layer
             .clone()

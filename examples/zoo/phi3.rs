@@ -38,9 +38,13 @@ model! {
 
 /// The values of its `config.json`.
 pub fn config() -> Config {
+    of_any_length().value("rope_parameters.rope_type", "default")
+}
+
+/// The same without the kind of positions.
+pub(crate) fn of_any_length() -> Config {
     Config::llama("phi3")
         .constants([("sliding_window", "window"), ("rms_norm_eps", "epsilon")])
-        .value("rope_parameters.rope_type", "default")
         .value("rope_parameters.partial_rotary_factor", 1)
         .value("tie_word_embeddings", false)
         .or("rms_norm_eps", 1e-5)

@@ -8,6 +8,8 @@
 use attn::{attention, dfdx::prelude::*, model};
 use support::tensors::{Named, flat, parameters};
 
+mod loops;
+
 const RATIO: f64 = 0.75;
 
 model! {

@@ -40,15 +40,16 @@ model! {
 }
 
 model! {
-    /// Keys that are evicted, a value that a body reads for each key, and states.
+    /// Keys that are evicted, values that a body reads for each key, and states.
     struct Mixed<vocab = 11, d = 12>;
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
         let mut x = embedding::<vocab, d>(tokens);
         repeat 2 {
             let last = x[d = 0];
-            x += attention::<heads = 2, mask = sliding_window(20)>(x, last = last) {
+            x += attention::<heads = 2, mask = sliding_window(20)>(x, last = last, all = x) {
                 data last: [batch, kv_len];
-                fn score(score, b, kv_idx) { score + last[b, kv_idx] }
+                data all: [batch, kv_len, 12];
+                fn score(score, b, h, kv_idx) { score + last[b, kv_idx] + all[b, kv_idx, h + 1] }
             };
             x = x + conv1d::<seq, d, kernel = 3, padding = causal>(x);
         }
@@ -212,6 +213,39 @@ fn the_memory_of_a_session_says_what_is_shared() {
     one.prefill(&text(0, CAPACITY - PAGE - 1)).unwrap();
     assert_eq!(one.cache_memory(), memory(CAPACITY, 0));
     assert_eq!(one.cache_bytes(), bytes(CAPACITY));
+}
+
+model! {
+    /// A body that reads 12 numbers for each key.
+    struct Read<vocab = 11, d = 12>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let x = embedding::<vocab, d>(tokens);
+        linear::<vocab>(attention::<heads = 2, mask = causal>(x, all = x) {
+            data all: [batch, kv_len, 12];
+            fn score(score, b, h, kv_idx) { score + all[b, kv_idx, h + 1] }
+        })
+    }
+}
+
+#[test]
+fn a_fork_copies_the_last_page_of_what_a_body_reads_of_keys() {
+    /// The numbers of a page.
+    const NUMBERS: usize = 4096;
+    let tokens = 2 * PAGE + 1;
+    let mut one = session_of!(Read)();
+    one.prefill(&text(0, tokens)).unwrap();
+    let mut fork = one.fork();
+    assert_eq!(fork.cache_memory().own, 0);
+    fork.step(1).unwrap();
+    // The last pages are shorter: there is room for 1300 tokens.
+    let last = bytes(CAPACITY - 2 * PAGE) + (CAPACITY * 12 - 3 * NUMBERS) * size_of::<f32>();
+    let expected = CacheMemory {
+        capacity: bytes(CAPACITY) + CAPACITY * 12 * size_of::<f32>(),
+        own: last,
+        shared: bytes(2 * PAGE) + 3 * NUMBERS * size_of::<f32>(),
+    };
+    assert_eq!(fork.cache_memory(), expected);
+    assert_eq!(one.cache_memory(), expected);
 }
 
 #[test]

@@ -113,6 +113,8 @@ attends! {
     unit_keys [heads = 2, mask = causal, position = rope(theta = 100.0), qk_norm = l2] => 20;
     neighbours_of_a_part [heads = 2, mask = causal, position = rope(interleaved, dims = 4), qk_norm = rms(gain = one_plus)] => 37;
     scaled_rotations [heads = 2, mask = sliding_window(9), position = rope(scaling = yarn(4, 16))] => 150;
+    long_rotations [heads = 2, mask = causal, position = rope(scaling = longrope([1.0, 1.5, 2.0], [2.0, 3.0, 5.0], 4, 16))] => 37;
+    long_rotations_of_short_texts [heads = 2, mask = causal, position = rope(scaling = longrope([1.0, 1.5, 2.0], [2.0, 3.0, 5.0], 4, 64))] => 37;
     slopes [heads = 2, mask = causal, position = alibi] => 37;
     buckets [heads = 2, mask = causal, position = rel_pos_bias(num_buckets = 8, max_distance = 12)] => 37;
     capped [heads = 2, mask = causal, softcap = 0.5] => 20;

@@ -89,6 +89,12 @@ def rope():
     left_padded = torch.stack((torch.arange(SEQ), (torch.arange(SEQ) - 5).clamp(min=0)))
     far = torch.arange(SEQ)[None] * 7 + 100
     yarn = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
+    longrope = dict(
+        rope_type="longrope",
+        factor=4.0,
+        short_factor=[1.0, 1.02, 1.03, 1.05, 1.1, 1.25, 1.5, 2.0],
+        long_factor=[1.05, 1.1, 1.25, 1.6, 2.5, 5.0, 9.0, 15.0],
+    )
     cases = {
         "default": half_split(),
         "theta": half_split(rope_theta=500.0),
@@ -106,6 +112,17 @@ def rope():
         "yarn": half_split(**yarn),
         "yarn_attention_factor": half_split(**yarn, attention_factor=1.3, beta_fast=8.0, beta_slow=2.0),
         "yarn_mscale": half_split(**yarn, mscale=0.7, mscale_all_dim=1.4, truncate=False),
+        "longrope": half_split(**longrope, original_max_position_embeddings=8),
+        "longrope_short": half_split(**longrope, original_max_position_embeddings=64),
+        "longrope_attention_factor": half_split(
+            dims=4,
+            rope_type="longrope",
+            factor=4.0,
+            short_factor=[1.0, 1.25],
+            long_factor=[1.5, 2.5],
+            original_max_position_embeddings=11,
+            attention_factor=1.3,
+        ),
         "dims": half_split(dims=6),
         "interleaved": interleaved(),
         "interleaved_dims": interleaved(dims=10),

@@ -36,6 +36,8 @@ macro_rules! cases {
 const FACTOR: f64 = 2.5;
 const ORIGINAL_MAX_LEN: usize = 64;
 const DIMS: usize = 6;
+const SHORT: [f64; 8] = [1.0, 1.02, 1.03, 1.05, 1.1, 1.25, 1.5, 2.0];
+const LONG: &[f64] = &[1.05, 1.1, 1.25, 1.6, 2.5, 5.0, 9.0, 15.0];
 
 cases! {
     default, Default_, [rope];
@@ -52,6 +54,13 @@ cases! {
     ))];
     yarn_mscale, YarnMscale, [rope(scaling = yarn(
         4.0, 32, mscale = 0.7, mscale_all_dim = 1.4, truncate = false
+    ))];
+    longrope, LongRope_, [rope(scaling = longrope(SHORT, LONG, 4.0, 8))];
+    longrope_short, LongRopeShort, [rope(scaling = longrope(
+        short_factor = &SHORT, long_factor = LONG, factor = 4.0, original_max_len = ORIGINAL_MAX_LEN
+    ))];
+    longrope_attention_factor, LongRopeAttentionFactor, [rope(dims = 4, scaling = longrope(
+        [1.0, 1.25], [1.5, FACTOR], 4.0, 11, attention_factor = 1.3
     ))];
     dims, Dims, [rope(dims = DIMS)];
     interleaved, Interleaved, [rope(interleaved = true)];

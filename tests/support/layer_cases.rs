@@ -60,6 +60,14 @@ macro_rules! layer_options {
                 }
             } (batch: 2, seq: 3) (x: $crate::cases::tensor::<_, E>("x", (batch, seq, Const::<12>))) reads x;
 
+            long_rotations {
+                struct M<d = 12, short = [1.0, 1.25, 2.0]>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let a = attention::<2, mask = causal, position = rope(scaling = longrope(short, [2.0, 3.0, 5.0], 4, 8))>(x);
+                    attention::<2, position = rope(scaling = longrope([3, 2.0, 4.0], short, 2.0, 2, attention_factor = 1.5))>(x + a)
+                }
+            } (batch: 2, seq: 3) (x: $crate::cases::tensor::<_, E>("x", (batch, seq, Const::<12>))) reads x;
+
             bilinear_with_gain {
                 struct M<d = 12>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

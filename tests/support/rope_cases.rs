@@ -33,6 +33,15 @@ macro_rules! ropes {
                 }
             } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<4>))) reads x;
 
+            ropes_of_long_sequences {
+                struct M<d = 4>;
+                fn forward(x: [batch, seq, d], at: ids[seq]) -> [batch, seq, d] {
+                    let y = rope::<seq, scaling = longrope([1.0, 1.5], [2.0, 4.0], factor = 8, original_max_len = 3)>(x);
+                    let z = rope::<seq, scaling = longrope([1.0, 1.5], [2.0, 4.0], factor = 8, original_max_len = 5)>(x);
+                    rope::<scaling = longrope([1.0, 1.5], [2.0, 4.0], factor = 8, original_max_len = 7)>(y * z, at)
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<4>)), ids((seq,), 9)) reads x;
+
             ropes_along_a_constant {
                 struct M<places = 5, d = 4>;
                 fn forward(x: [batch, places, seq, d]) -> [batch, places, seq, d] { rope::<places>(x) }

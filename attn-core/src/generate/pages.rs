@@ -38,10 +38,9 @@ impl<E: Kernels> Pages<E> {
         Paged::new(pages, self.rows_of_page, self.width, len)
     }
 
-    /// The numbers of the first `len` rows of a sequence whose rows are all in one page.
-    pub(super) fn read_page(&self, sequence: usize, len: usize) -> &[E] {
-        let page = self.of_sequences[sequence].first();
-        page.map_or(&[], |page| &page[..len * self.width])
+    /// The pages of a sequence.
+    pub(super) fn of_sequence(&self, sequence: usize) -> &[Page<E>] {
+        &self.of_sequences[sequence]
     }
 
     /// Writes the rows from `start` on, of a sequence that has those before them: `body(rows, to)` for the rows of each page, with their numbers
@@ -174,7 +173,7 @@ mod tests {
         one.truncate(0, 2);
         assert_eq!(one.memory().shared, 8);
         push(&mut one, 0, 2, &[2.0]);
-        assert_eq!(one.read_page(0, 4)[4..], [2.0, 2.0, 0.0, 0.0]);
+        assert_eq!(one.of_sequence(0)[0][4..], [2.0, 2.0, 0.0, 0.0]);
         assert_eq!(rows(&other, 0, 9), [1.0; 9]);
         // A sequence that shares nothing keeps its memory.
         let mut alone = other;

@@ -51,7 +51,7 @@ impl<E: Element> Sessions<E> {
             lens: vec![0; room.sequences],
             cut: vec![false; room.sequences],
             last: Array::zeros(room.sequences, [width]),
-            new: NewTokens::default(),
+            new: NewTokens::none(room),
             rounded: None,
         }
     }
@@ -397,7 +397,7 @@ impl<E: Element> Sessions<E> {
             lens: self.lens.clone(),
             cut: self.cut.clone(),
             last: self.last.copy(),
-            new: NewTokens::default(),
+            new: NewTokens::none(self.room),
             rounded: self.rounded.clone(),
         })
     }
@@ -656,8 +656,8 @@ impl<E: Element> Session<E> {
     /// first token that one of them reads then copies the last page up to there, and no other: copy on write. So a prompt that many requests have
     /// in common is read once and stands in memory once. A fork can be [cut](Self::truncate), forked and dropped like any other session.
     ///
-    /// A mask with a window has one page, which holds the window. States of a `scan` and of a causal convolution, and values that the body of an
-    /// attention reads for each key, are copied as a whole, the latter at the first token.
+    /// Values that the body of an attention reads for each key stand in pages of 4,096 numbers in the same way. A mask with a window has one page, which
+    /// holds the window. States of a `scan` and of a causal convolution are copied as a whole.
     ///
     /// ```
     /// use attn::prelude::*;

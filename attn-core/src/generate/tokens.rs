@@ -62,6 +62,8 @@ pub struct NewTokens {
     ids: Vec<usize>,
     positions: Vec<usize>,
     spans: Vec<Span>,
+    /// The maximum number of tokens of a sequence.
+    capacity: usize,
     /// The token of a step, in place of these: it takes no memory from the allocator.
     step: Option<Step>,
 }
@@ -75,6 +77,14 @@ struct Step {
 }
 
 impl NewTokens {
+    /// None yet, of a session of this capacity.
+    pub(super) fn none(room: Capacity) -> Self {
+        Self {
+            capacity: room.capacity,
+            ..Self::default()
+        }
+    }
+
     /// The token at a step of a scan, where it is a sequence of length 1.
     pub fn step(sequence: usize, id: usize) -> Self {
         let span = Span {
@@ -89,6 +99,7 @@ impl NewTokens {
         };
         Self {
             step: Some(step),
+            capacity: 1,
             ..Self::default()
         }
     }
@@ -130,6 +141,11 @@ impl NewTokens {
     pub fn positions(&self) -> &[usize] {
         let step = self.step.as_ref();
         step.map_or(&self.positions, |step| &step.position)
+    }
+
+    /// The maximum number of tokens of a sequence.
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// The tokens of each sequence.

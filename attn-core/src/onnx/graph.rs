@@ -286,6 +286,10 @@ impl<'p> Graph<'p> {
     /// not rotated have the frequency 0 and the sign 0.
     fn rope(&mut self, of: usize, width: usize, part: &str) -> Option<String> {
         let rotary = self.program.rotaries.get(of)?;
+        let rotary = match part {
+            "long_frequencies" => rotary.for_len(usize::MAX),
+            _ => *rotary,
+        };
         let (frequencies, magnitude) = rotary.frequencies();
         let mut numbers = match part {
             "gains" => vec![1.0; width],
@@ -298,7 +302,7 @@ impl<'p> Graph<'p> {
                 false => [pair, pair + rotary.pairs()],
             };
             let [of_a, of_b] = match part {
-                "frequencies" => [*frequency; 2],
+                "frequencies" | "long_frequencies" => [*frequency; 2],
                 "gains" => [magnitude; 2],
                 _ => [-magnitude, magnitude],
             };
@@ -317,15 +321,24 @@ impl<'p> Graph<'p> {
         })
     }
 
-    /// The path of a weight in this round.
+    /// The path of a weight in this round: `blocks.*.linear.weight` has the number of the round, and `blocks.*6+3.linear.weight` is that of the
+    /// layer 3 of a round of six layers.
     fn weight(&self, path: &str) -> String {
-        let mut parts = path.split('*');
-        let mut name = parts.next().unwrap_or_default().to_owned();
-        for (part, round) in parts.zip(&self.rounds) {
-            name.push_str(&round.to_string());
-            name.push_str(part);
-        }
-        name
+        let mut rounds = self.rounds.iter();
+        let names = path.split('.').map(|name| match name.contains('*') {
+            false => name.to_owned(),
+            true => {
+                let terms = name.split('+').map(|term| match term.strip_prefix('*') {
+                    Some(per_round) => {
+                        let round = rounds.next().copied().unwrap_or_default();
+                        round * per_round.parse().unwrap_or(1)
+                    }
+                    None => term.parse().unwrap_or_default(),
+                });
+                terms.sum::<usize>().to_string()
+            }
+        });
+        names.collect::<Vec<_>>().join(".")
     }
 
     /// A name that no other value has.

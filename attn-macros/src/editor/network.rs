@@ -231,24 +231,36 @@ impl<'w, 'n> Walker<'w, 'n> {
         }
     }
 
-    /// `repeat layers, name = encoder { .. }`. Variables that it assigns keep their shapes.
+    /// `repeat layers as i, name = encoder { .. }`. Variables that it assigns keep their shapes.
     fn repeat(&mut self, tokens: &mut Tokens) {
         let word = tokens.take_ident();
         self.names.language("operations", word.as_ref());
+        let (scope, sizes) = (self.scope, self.sizes);
         for (index, mut option) in take_header(tokens).into_iter().enumerate() {
             if index == 0 {
-                size(self.names, &option, Some(self.sizes));
+                let is_index = |name: &Ident| name != "usize";
+                let count = option
+                    .take_until(|rest| rest.is_word("as") && rest.ident(1).is_some_and(is_index));
+                size(self.names, &count, Some(self.sizes));
+                if option.take_word("as")
+                    && let Some(name) = option.take_ident()
+                {
+                    let doc = "The index of a round.".to_owned();
+                    let own = [Own { name, doc }];
+                    self.sizes = self.names.scope(&[sizes], &[], &own);
+                    self.scope = self.names.scope(&[scope], &[], &own);
+                }
             } else {
                 let name = option.take_ident();
                 self.names.language("repeat", name.as_ref());
             }
         }
         if let Some(statements) = tokens.take_group(Delimiter::Brace) {
-            let scope = self.scope;
             let variables = self.variables.clone();
             self.statements(statements);
-            (self.scope, self.variables) = (scope, variables);
+            self.variables = variables;
         }
+        (self.scope, self.sizes) = (scope, sizes);
     }
 
     fn expression(&mut self, mut tokens: Tokens) {

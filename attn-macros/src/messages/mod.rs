@@ -15,6 +15,7 @@ use syn::Expr;
 
 use crate::spec::elsewhere::{NamePosition as Stands, instead_of};
 use crate::spec::keys::{Arg, ArgKind, KEYS, Key, KeyKind, Word, nearest, owner_of};
+use crate::spec::value::Numbers;
 use crate::spec::{Real, Size, not_constant, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
@@ -245,6 +246,29 @@ pub(crate) fn expected_number(what: &str, found: &TokenStream) -> String {
     format!(
         "`{what}` expects a number, found {}\nhelp: a literal, a constant, or an expression in braces: `0.1`, `P`, `{{ 1.0 / N }}`",
         quoted(found)
+    )
+}
+
+pub(crate) fn expected_numbers(what: &str, found: &TokenStream) -> String {
+    format!(
+        "`{what}` expects a list of numbers, found {}\nhelp: the numbers, or a constant array of `f64`: `[1.0, 1.25]`, `FACTORS`",
+        quoted(found)
+    )
+}
+
+/// A list of a scaling of `rope` with a number for each pair of so many coordinates.
+pub(crate) fn factors_of_pairs(what: &str, list: &Numbers, dims: &Size) -> String {
+    let pairs = match dims.value {
+        Some(dims) => format!("{} of {dims} coordinates", dims / 2),
+        None => format!("those of `{dims}` coordinates"),
+    };
+    let found = match &list.list {
+        Some(list) if list.len() == 1 => "has 1 number".to_owned(),
+        Some(list) => format!("has {} numbers", list.len()),
+        None => format!("is `{list}`"),
+    };
+    format!(
+        "`{what}` {found}, and `rope` rotates other pairs: {pairs}\nhelp: a number for each pair"
     )
 }
 
@@ -493,6 +517,10 @@ pub(crate) fn not_positive(what: &str, number: &Real) -> String {
         "`{what}` must be positive and finite{}{help}",
         found(known, number)
     )
+}
+
+pub(crate) fn not_all_positive(what: &str, numbers: &Numbers) -> String {
+    format!("all numbers of `{what}` must be positive and finite: `{numbers}`")
 }
 
 pub(crate) fn dropout_out_of_range(p: &Real) -> String {

@@ -198,6 +198,8 @@ pub(crate) enum Submodule {
         module: ModuleId,
         count: Size,
         share: bool,
+        /// How many layers with numbers a round has, of a loop with an index. The fields of a round have their offsets as names.
+        per_round: Option<usize>,
     },
     /// A call of the block of this name.
     Block {
@@ -228,6 +230,11 @@ impl Submodule {
     /// The module that it is made of, with what stands between the names of both.
     pub(crate) fn inner(&self) -> Option<(ModuleId, &'static str)> {
         match self {
+            Submodule::Repeat {
+                module,
+                per_round: Some(_),
+                ..
+            } => Some((*module, ".*")),
             Submodule::Repeat {
                 module,
                 share: false,
@@ -384,6 +391,14 @@ impl Model {
             Holder::Variable(_) => place.field.clone(),
             Holder::Field(outer) => format!("{}.{}", self.fields(outer), place.field),
         }
+    }
+
+    /// Whether it is a round of a loop with an index.
+    pub(crate) fn is_numbered(&self, id: ModuleId) -> bool {
+        let mut fields = self.modules.iter().flat_map(|module| &module.fields);
+        fields.any(|field| {
+            matches!(field.layer, Submodule::Repeat { module, per_round: Some(_), .. } if module == id)
+        })
     }
 
     /// The round, or else the model, that a module is a part of.

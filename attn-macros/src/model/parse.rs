@@ -19,8 +19,8 @@ use super::scan::{follows_scan, is_scan, parse_scan, parse_state, parse_yield};
 use super::signature::{is_named_values, parse_named_parts, parse_named_values, parse_type};
 use super::sizes;
 use super::syntax::{
-    Argument, BlockDraft, BufferDraft, Expr, ModelDraft, Operator, Repeat, ScanTo, Statement,
-    TypeDraft,
+    Argument, BlockDraft, BufferDraft, Expr, LoopIndex, ModelDraft, Operator, Repeat, ScanTo,
+    Statement, TypeDraft,
 };
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
@@ -658,10 +658,32 @@ fn parse_repeat(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Repeat>
     let content;
     braced!(content in input);
     let mut parts = split_at_commas(header).into_iter();
+    let (count, index) = with_index(parts.next().unwrap_or_default());
+    let index = match index {
+        None => None,
+        Some(name) => Some(LoopIndex {
+            name,
+            body: content.fork().parse()?,
+        }),
+    };
     Ok(Repeat {
         at,
-        count: parts.next().unwrap_or_default(),
+        count,
         options: parts.map(argument).collect(),
+        index,
         statements: parse_statements(&content, cx),
     })
+}
+
+/// `layers as i`: the count, and the name of an index. The type of a cast is none.
+fn with_index(header: TokenStream) -> (TokenStream, Option<Ident>) {
+    let tokens: Vec<TokenTree> = header.clone().into_iter().collect();
+    match tokens.as_slice() {
+        [count @ .., TokenTree::Ident(word), TokenTree::Ident(name)]
+            if word == "as" && name != "usize" && !count.is_empty() =>
+        {
+            (count.iter().cloned().collect(), Some(name.clone()))
+        }
+        _ => (header, None),
+    }
 }

@@ -1,4 +1,4 @@
-//! The constants of the header, by name wherever a constant may stand: sizes, numbers with a decimal point, and switches.
+//! The constants of the header, by name wherever a constant may stand: sizes, numbers with a decimal point, lists of these, and switches.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,8 +15,8 @@ use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::ops::OPERATIONS;
 use crate::spec::keys::{Key, KeyKind, nearest};
-use crate::spec::value::{Real, Size};
-use crate::spec::{parse_number, parse_size};
+use crate::spec::value::{Numbers, Real, Size};
+use crate::spec::{parse_number, parse_numbers, parse_size};
 
 /// The constants that the header declares, and in a block those that a call gives it.
 #[derive(Clone, Default)]
@@ -43,6 +43,8 @@ pub(crate) enum ConstValue {
     Size(Size),
     /// `scale = 0.125`
     Number(Real),
+    /// `long_factor = [1.0, 1.25]`, `long_factor = &FACTORS`
+    Numbers(Numbers),
     /// `bias = true`
     Switch(bool),
 }
@@ -98,6 +100,7 @@ impl Sizes {
             }
             Some(ConstValue::Size(size)) => size.to_token_stream(),
             Some(ConstValue::Number(number)) => number.to_token_stream(),
+            Some(ConstValue::Numbers(numbers)) => numbers.argument(),
             Some(ConstValue::Switch(value)) => value.to_token_stream(),
             None => TokenStream::new(),
         };
@@ -123,7 +126,7 @@ impl Sizes {
     pub(super) fn size(&self, name: &Ident) -> Option<&Size> {
         match self.find(name)?.value.as_ref()? {
             ConstValue::Size(size) => Some(size),
-            ConstValue::Number(_) | ConstValue::Switch(_) => None,
+            _ => None,
         }
     }
 
@@ -187,7 +190,7 @@ impl Sizes {
         let name = syn::parse2::<Ident>(tokens.clone()).ok()?;
         match self.find(&name)?.value.as_ref()? {
             ConstValue::Size(size) => size.axis.clone(),
-            ConstValue::Number(_) | ConstValue::Switch(_) => None,
+            _ => None,
         }
     }
 
@@ -288,6 +291,11 @@ impl ConstValue {
         Some(match tokens.to_string().as_str() {
             "true" => ConstValue::Switch(true),
             "false" => ConstValue::Switch(false),
+            _ if is_list(tokens) => {
+                let mut numbers = parse_numbers(tokens, &name.to_string(), cx)?;
+                constants.name_as(&text, &mut numbers);
+                ConstValue::Numbers(numbers)
+            }
             // A decimal point in a size is a mistake.
             _ if has_float(tokens) && !is_key_of_size(&text) => {
                 let mut number = parse_number(tokens, &name.to_string(), cx)?;
@@ -308,6 +316,7 @@ impl ConstValue {
         match self {
             ConstValue::Size(size) => size.value.map(|_| size.to_token_stream()),
             ConstValue::Number(number) => Some(number.to_token_stream()),
+            ConstValue::Numbers(numbers) => Some(numbers.argument()),
             ConstValue::Switch(_) => None,
         }
     }
@@ -318,9 +327,23 @@ impl fmt::Display for ConstValue {
         match self {
             ConstValue::Size(size) => write!(f, "the size {size}"),
             ConstValue::Number(number) => write!(f, "the number {number}"),
+            ConstValue::Numbers(numbers) => write!(f, "the list {numbers}"),
             ConstValue::Switch(value) => write!(f, "the switch {value}"),
         }
     }
+}
+
+/// Whether these are the tokens of a list: `[1.0, 1.25]`, `&FACTORS`.
+pub(super) fn is_list(tokens: &TokenStream) -> bool {
+    let first = tokens.clone().into_iter().next();
+    first.is_some_and(|first| match first {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
+            is_list(&group.stream())
+        }
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Bracket,
+        TokenTree::Punct(punct) => punct.as_char() == '&',
+        _ => false,
+    })
 }
 
 /// Whether a key of this name is a size.

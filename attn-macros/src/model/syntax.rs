@@ -175,7 +175,16 @@ pub(crate) struct Repeat {
     pub(crate) at: Ident,
     pub(crate) count: TokenStream,
     pub(crate) options: Vec<Argument>,
+    /// `as i`
+    pub(crate) index: Option<LoopIndex>,
     pub(crate) statements: Vec<Statement>,
+}
+
+/// The index of the rounds of a loop.
+pub(crate) struct LoopIndex {
+    pub(crate) name: Ident,
+    /// The statements, where it is looked for.
+    pub(crate) body: TokenStream,
 }
 
 pub(crate) struct Scan {

@@ -290,12 +290,25 @@ impl<'n, 'm> OnnxNode<'n, 'm> {
         width: &Size,
         positions: Term,
     ) -> Result<Term, String> {
-        if rotary.depends_on_len() {
+        if rotary.changes_with_len() {
             return Err(crate::messages::onnx::DYNAMIC_NTK.to_owned());
         }
         let mut part = |part: &str| self.writer.rope(rotary, width, part);
-        let [frequencies, gains, signs, pairs] =
+        let [mut frequencies, gains, signs, pairs] =
             ["frequencies", "gains", "signs", "pairs"].map(&mut part);
+        let positions = match rotary.longrope() {
+            None => positions,
+            Some(scaling) => {
+                let long = part("long_frequencies");
+                let positions = self.name(positions);
+                let last = call_with("ReduceMax", "keepdims=0", [positions.clone()]);
+                let most = Term::new(self.writer.size(&scaling.size("original_max_len")));
+                // The last position is one less than the length.
+                let is_short = call("Less", [last, most]);
+                frequencies = frequencies.where_else(is_short, long);
+                positions
+            }
+        };
         // In 64 bits: at position 100,000, the error of an angle of 32 bits is 0.004.
         let angles = self.name(positions.cast("F64").times(frequencies));
         let wave = |op: &str, by: Term| call(op, [angles.clone()]).times(by).cast("E");

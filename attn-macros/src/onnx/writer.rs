@@ -242,9 +242,19 @@ impl<'m> Writer<'m> {
             fields.map(move |field| (ModuleId(index), field))
         });
         let found = holders.find_map(|(outer, field)| match &field.layer {
-            Submodule::Repeat { module, share, .. } if *module == id => {
-                let rounds = if *share { "" } else { "*." };
-                Some(format!("{}{}.{rounds}", self.prefix(outer), field.saved))
+            Submodule::Repeat {
+                module,
+                share,
+                per_round,
+                ..
+            } if *module == id => {
+                let of_loop = format!("{}{}", self.prefix(outer), field.saved);
+                Some(match per_round {
+                    Some(layers) => format!("{of_loop}.*{layers}"),
+                    None if field.saved.starts_with('+') => format!("{of_loop}+*."),
+                    None if *share => format!("{of_loop}."),
+                    None => format!("{of_loop}.*."),
+                })
             }
             _ => None,
         });

@@ -278,7 +278,7 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
         return Err(messages::session_data(name));
     }
     if let Position::Rope(rotary) = &spec.position
-        && rotary.depends_on_len()
+        && rotary.changes_with_len()
     {
         return Err(messages::session_length(name, "rotation"));
     }

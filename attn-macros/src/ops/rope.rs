@@ -151,7 +151,14 @@ impl Rope {
     fn arguments(&self, of: &FusedNode<'_>) -> TokenStream {
         let sizes = of.sizes_of_result();
         let width = sizes.last();
-        let rotary = self.rotary.tokens();
+        let mut rotary = self.rotary.tokens();
+        if of.mode() == ExecMode::Session
+            && self.rotary.depends_on_len()
+            && let Positions::Along(Axis::Symbol(_), _) = &self.positions
+        {
+            // Keys that were rotated before must not be rotated again.
+            rotary = quote!(#rotary.for_len(new.capacity()));
+        }
         let positions = self.positions(of, &sizes);
         quote!(#width, &#rotary, &#positions)
     }
@@ -195,7 +202,7 @@ impl ModelOp for Rope {
                 if model.sequence() != Some(&axis.length) {
                     return Err(messages::session_along("rope", &axis.name));
                 }
-                if self.rotary.depends_on_len() {
+                if self.rotary.changes_with_len() {
                     return Err(messages::session_length("rope", "rotation"));
                 }
                 Ok(Decode::PerToken)

@@ -111,7 +111,7 @@ static FORMS: &[Form] = &[
     ),
     key(
         &["rope_scaling", "rope_parameters", "rope_type"],
-        "it is an argument of the rotary positions: `position = rope(scaling = linear(2.0))`, or `ntk`, `dynamic_ntk`, `llama3`, `yarn`",
+        "it is an argument of the rotary positions: `position = rope(scaling = linear(2.0))`, or `ntk`, `dynamic_ntk`, `llama3`, `yarn`, `longrope`",
     ),
     key(
         &[

@@ -70,6 +70,8 @@ pub(crate) enum ArgKind {
     OptionalSize,
     /// A number that may be left out.
     OptionalNumber,
+    /// Numbers in brackets, or the name of an array.
+    Numbers,
     /// One of the words of this key, `name = word`, which may be left out. Where `true` is one of them, the bare name is that.
     Word(&'static Key),
     /// One of these bare words; absent if none of them is there.
@@ -355,6 +357,13 @@ static TALKING: &[Word] = &[
     ),
 ];
 
+pub(super) const fn numbers(name: &'static str) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::Numbers,
+    }
+}
+
 pub(super) const fn choice(name: &'static str, key: &'static Key) -> Arg {
     Arg {
         name,
@@ -495,7 +504,9 @@ impl Word {
         let needed = self.args.iter().filter(|arg| {
             matches!(
                 arg.kind,
-                ArgKind::Size { default: None } | ArgKind::Number { default: None }
+                ArgKind::Size { default: None }
+                    | ArgKind::Number { default: None }
+                    | ArgKind::Numbers
             )
         });
         let needed: Vec<_> = needed.map(|arg| arg.name).collect();
@@ -526,9 +537,9 @@ impl Arg {
 
     fn usage(&self) -> String {
         match &self.kind {
-            ArgKind::Size { default: None } | ArgKind::Number { default: None } => {
-                self.name.to_owned()
-            }
+            ArgKind::Size { default: None }
+            | ArgKind::Number { default: None }
+            | ArgKind::Numbers => self.name.to_owned(),
             ArgKind::Size {
                 default: Some(value),
             } => format!("{} = {value}", self.name),

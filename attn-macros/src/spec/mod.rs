@@ -37,7 +37,7 @@ pub(crate) use parse::{expect, has_next_entry, parse, parse_crate, tokens_of_ent
 pub(crate) use rules::Rules;
 pub(crate) use talking::TalkingHeads;
 pub(crate) use value::{Real, Size};
-pub(crate) use word::{Call, parse_number, parse_size, split_at_commas};
+pub(crate) use word::{Call, parse_number, parse_numbers, parse_size, split_at_commas};
 
 use crate::score::prove::{Claim, Subject, Verdict};
 use crate::score::{Expr, builtin};
@@ -347,6 +347,7 @@ impl Rotary {
                     "ntk" => "Ntk",
                     "dynamic_ntk" => "DynamicNtk",
                     "llama3" => "Llama3",
+                    "longrope" => "LongRope",
                     _ => "Yarn",
                 };
                 let variant = quote::format_ident!("{variant}");
@@ -360,8 +361,19 @@ impl Rotary {
 
     /// Whether the angles depend on the length of the sequence.
     pub(crate) fn depends_on_len(&self) -> bool {
+        self.longrope().is_some() || self.changes_with_len()
+    }
+
+    /// Whether every length has angles of its own, so that a session would turn all keys again for each token.
+    pub(crate) fn changes_with_len(&self) -> bool {
         let scaling = self.scaling.as_ref();
         scaling.is_some_and(|scaling| scaling.word.name == "dynamic_ntk")
+    }
+
+    /// The scaling that has angles of short sequences and others of long ones.
+    pub(crate) fn longrope(&self) -> Option<&Call> {
+        let scaling = self.scaling.as_ref();
+        scaling.filter(|scaling| scaling.word.name == "longrope")
     }
 }
 

@@ -1,6 +1,8 @@
 //! `rope` with its arguments, as a part of the table of [`keys`](super::keys), and the keys of the operation `rope`.
 
-use super::keys::{Arg, ArgKind, Key, KeyKind, Word, choice, number, optional_number, plain, size};
+use super::keys::{
+    Arg, ArgKind, Key, KeyKind, Word, choice, number, numbers, optional_number, plain, size,
+};
 
 pub(crate) const ROPE: Word = Word {
     name: "rope",
@@ -88,6 +90,17 @@ static SCALINGS: &[Word] = &[
             choice("truncate", &TRUNCATE),
         ],
         doc: "Pairs that rotate less than `beta_slow` times in `original_max_len` positions are divided by `factor`, those that rotate more than `beta_fast` times are not, and between them it goes over; rotated vectors get the length `attention_factor`, or `0.1 ln(factor) + 1` (Peng et al. 2023). `rope_type: yarn`.",
+    },
+    Word {
+        name: "longrope",
+        args: &[
+            numbers("short_factor"),
+            numbers("long_factor"),
+            number("factor", None),
+            size("original_max_len"),
+            optional_number("attention_factor"),
+        ],
+        doc: "Pair `i` is divided by `short_factor[i]` in a sequence of at most `original_max_len` tokens, and by `long_factor[i]` in a longer one; rotated vectors get the length `attention_factor`, or `sqrt(1 + ln(factor) / ln(original_max_len))` (Ding et al. 2024, Phi-3). The lists are numbers in brackets or constant arrays, `[1.0, 1.25]` or `FACTORS`. A session takes the list of its capacity from its first token on, as vLLM does. `rope_type: longrope`.",
     },
 ];
 

@@ -25,7 +25,7 @@ impl Checker<'_> {
             None => self.whole_width(call, &spec.head_dim, (&spec.d_model, &spec.heads)),
         };
         match dims {
-            Some(dims) if is_sound => Position::Rope(rotary(call, dims)),
+            Some(dims) if is_sound && fits(self, call, &dims) => Position::Rope(rotary(call, dims)),
             _ => Position::None,
         }
     }
@@ -80,7 +80,7 @@ impl Rotary {
                 is_even.then(|| width.clone())?
             }
         };
-        is_sound.then(|| rotary(call, dims))
+        (is_sound && fits(rules, call, &dims)).then(|| rotary(call, dims))
     }
 }
 
@@ -94,6 +94,29 @@ fn rotary(call: &Call, dims: Size) -> Rotary {
         interleaved: call.is_true("interleaved"),
         position_ids: call.is_true("position_ids"),
     }
+}
+
+/// Whether the lists of a scaling have a number for each pair of so many coordinates.
+fn fits(rules: &mut impl Rules, call: &Call, dims: &Size) -> bool {
+    let Some(scaling) = call.choice("scaling") else {
+        return true;
+    };
+    let args = scaling.word.args.iter();
+    let lists = args.filter_map(|arg| Some((arg.name, scaling.numbers(arg.name)?)));
+    let mut fits = true;
+    for (name, list) in lists {
+        let what = format!("{name}` of `{}", scaling.word.name);
+        let known = list.list.as_ref().zip(dims.value);
+        let holds = known.map(|(list, dims)| list.len() as u64 * 2 == dims);
+        let condition = quote!({ let list: &[f64] = #list; list.len() * 2 == #dims });
+        let condition = match dims.value {
+            Some(_) => condition,
+            None => unless_out_of_bounds(&[dims], condition),
+        };
+        let message = || messages::factors_of_pairs(&what, list, dims);
+        fits &= rules.require(&list.origin, holds, condition, message);
+    }
+    fits
 }
 
 /// Whether the numbers that make the frequencies are sound.
@@ -137,6 +160,9 @@ fn scaling_is_sound(rules: &mut impl Rules, call: &Call) -> bool {
         let what = format!("{}` of `{name}", arg.name);
         if let Some(number) = call.optional_number(arg.name) {
             sound &= number.origin.is_empty() || rules.is_positive(&number, &what);
+        }
+        if let Some(list) = call.numbers(arg.name) {
+            sound &= rules.are_positive(list, &what);
         }
         if let Some(size) = call.optional_size(arg.name) {
             sound &= rules.bounded(&size, &what, LARGEST_LENGTH);

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::check::is_bounded;
-use super::value::{Real, Size};
+use super::value::{Numbers, Real, Size};
 use crate::messages;
 
 /// Who reports broken rules, and notes those that rustc has to check.
@@ -32,5 +32,27 @@ pub(crate) trait Rules {
         self.require(&number.origin, holds, condition, || {
             messages::not_positive(what, number)
         })
+    }
+
+    /// The same for all numbers of a list. The error is at the first one, if it stands there.
+    fn are_positive(&mut self, numbers: &Numbers, what: &str) -> bool {
+        match &numbers.list {
+            Some(list) => {
+                let sound = list.iter().map(|number| self.is_positive(number, what));
+                sound.fold(true, |all, sound| all && sound)
+            }
+            None => {
+                let condition = quote!({
+                    let list: &[f64] = #numbers;
+                    let mut at = 0;
+                    while at < list.len() && list[at] > 0.0 && list[at] < f64::INFINITY {
+                        at += 1;
+                    }
+                    at == list.len()
+                });
+                let message = || messages::not_all_positive(what, numbers);
+                self.require(&numbers.origin, None, condition, message)
+            }
+        }
     }
 }

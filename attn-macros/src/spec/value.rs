@@ -421,6 +421,87 @@ impl fmt::Debug for Real {
     }
 }
 
+/// A list of compile-time numbers: `[1.0, 1.25]`, or the name of an array of `f64`.
+#[derive(Clone)]
+pub(crate) struct Numbers {
+    /// The numbers, if they stand there.
+    pub(crate) list: Option<Vec<Real>>,
+    /// An expression of an array, or of a reference to one.
+    array: TokenStream,
+    text: String,
+    /// The tokens as the user wrote them, for errors.
+    pub(crate) origin: TokenStream,
+}
+
+impl Numbers {
+    /// The list that `expr` denotes, if it can be one at all. An array is named with or without `&`.
+    pub(crate) fn from_expr(expr: &Expr) -> Option<Self> {
+        let array = match inner(expr) {
+            Expr::Reference(reference) if reference.mutability.is_none() => inner(&reference.expr),
+            array => array,
+        };
+        let (list, elements) = match array {
+            Expr::Array(array) => {
+                let list = array.elems.iter().map(Real::from_expr);
+                let list: Vec<Real> = list.collect::<Option<_>>()?;
+                let elements = list.iter().map(|number| match number.value {
+                    Some(_) => number.to_token_stream(),
+                    None => quote!((#number) as f64),
+                });
+                let elements = quote_spanned!(array.bracket_token.span.join()=> [#(#elements),*]);
+                (Some(list), elements)
+            }
+            Expr::Path(path) => (None, path.to_token_stream()),
+            _ => return None,
+        };
+        Some(Numbers {
+            list,
+            array: elements,
+            text: text::of(&array.to_token_stream()),
+            origin: expr.to_token_stream(),
+        })
+    }
+
+    /// The list where its name stands: in brackets, or as `&FACTORS`.
+    pub(crate) fn argument(&self) -> TokenStream {
+        match &self.list {
+            Some(_) => self.origin.clone(),
+            None => self.to_token_stream(),
+        }
+    }
+}
+
+/// A list is always an item of its own, so that a long one stands once.
+impl Constant for Numbers {
+    fn name(&mut self, name: &Ident) -> Option<TokenStream> {
+        let (name, expr) = self.array.replace_by(name);
+        let list = quote_spanned!(name.span()=> &#expr);
+        Some(quote!(const #name: &[f64] = #list;))
+    }
+
+    fn ty(&self) -> &'static str {
+        "&[f64]"
+    }
+
+    fn later(&mut self) -> Option<&mut TokenStream> {
+        Some(&mut self.array)
+    }
+}
+
+/// An expression of type `&[f64]`.
+impl ToTokens for Numbers {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let array = &self.array;
+        quote!(&#array).to_tokens(tokens);
+    }
+}
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 /// The value of a constant expression, as far as the macro knows it.
 enum Known<T> {
     Value(T),

@@ -10,7 +10,7 @@ use super::keys::{Arg, ArgKind, Key, Word, nearest};
 use super::not_constant::{self, NotConstant};
 use super::parse::Value;
 use super::text;
-use super::value::{Constant, Real, Size};
+use super::value::{Constant, Numbers, Real, Size};
 use crate::diag::Diagnostics;
 use crate::messages;
 
@@ -27,6 +27,7 @@ pub(crate) struct Call {
 enum ArgValue {
     Size(Size),
     Number(Real),
+    Numbers(Numbers),
     Flag(Option<&'static str>),
     Word(Call),
     /// Left out, and without a default.
@@ -99,6 +100,14 @@ impl Call {
         }
     }
 
+    /// The list of the argument `name`, if it is there.
+    pub(crate) fn numbers(&self, name: &str) -> Option<&Numbers> {
+        match self.arg(name) {
+            Some(ArgValue::Numbers(numbers)) => Some(numbers),
+            _ => None,
+        }
+    }
+
     /// The word of the argument `name`, if it is there.
     pub(crate) fn choice(&self, name: &str) -> Option<&Call> {
         match self.arg(name) {
@@ -139,6 +148,7 @@ impl Call {
             let value = match value {
                 ArgValue::Size(size) => quote!(#size),
                 ArgValue::Number(number) => quote!(#number),
+                ArgValue::Numbers(numbers) => quote!(#numbers),
                 ArgValue::Word(call) => {
                     let word = format_ident!("{}", call.word.name);
                     quote!(#word)
@@ -175,6 +185,7 @@ impl Call {
         let values = self.args.iter().filter_map(|arg| match arg {
             ArgValue::Size(size) => Some(size.to_string()),
             ArgValue::Number(number) => Some(number.to_string()),
+            ArgValue::Numbers(numbers) => Some(numbers.to_string()),
             ArgValue::Word(call) => Some(call.to_string()),
             ArgValue::Flag(_) | ArgValue::Absent | ArgValue::Invalid => None,
         });
@@ -191,6 +202,7 @@ impl Call {
         Box::new(self.args.iter_mut().flat_map(move |arg| match arg {
             ArgValue::Size(size) => one(size as &mut dyn Constant),
             ArgValue::Number(number) => one(number as &mut dyn Constant),
+            ArgValue::Numbers(numbers) => one(numbers as &mut dyn Constant),
             ArgValue::Word(call) => call.constants(),
             ArgValue::Flag(_) | ArgValue::Absent | ArgValue::Invalid => {
                 Box::new(std::iter::empty()) as Box<dyn Iterator<Item = _>>
@@ -243,6 +255,15 @@ pub(crate) fn parse_number(tokens: &TokenStream, what: &str, cx: &Diagnostics) -
         cx.error(tokens, messages::expected_number(what, tokens));
     }
     number
+}
+
+/// A list of numbers for `what`, an argument or a constant.
+pub(crate) fn parse_numbers(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> Option<Numbers> {
+    let numbers = parse_expr(tokens).and_then(|expr| Numbers::from_expr(&expr));
+    if numbers.is_none() {
+        cx.error(tokens, messages::expected_numbers(what, tokens));
+    }
+    numbers
 }
 
 /// Reports a part of `expr` that only the running program could compute.
@@ -419,6 +440,7 @@ fn default_of(arg: &Arg) -> Option<ArgValue> {
             Some(ArgValue::Absent)
         }
         ArgKind::Flag(_) => Some(ArgValue::Flag(None)),
+        ArgKind::Numbers => None,
     }
 }
 
@@ -493,6 +515,7 @@ fn parse_arg(
         ArgKind::Number { .. } | ArgKind::OptionalNumber => {
             parse_number(&value, &what, cx).map(ArgValue::Number)
         }
+        ArgKind::Numbers => parse_numbers(&value, &what, cx).map(ArgValue::Numbers),
         ArgKind::Word(key) => parse_single(&value, key, key.words(), cx).map(ArgValue::Word),
         ArgKind::Flag(_) => None,
     };

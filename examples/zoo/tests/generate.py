@@ -12,6 +12,7 @@ All features of a family are on: a window is shorter than the sequence, there ar
 those before a scaling.
 """
 
+import copy
 import sys
 import tempfile
 from pathlib import Path
@@ -131,6 +132,21 @@ DECODERS = {
     ),
     "phi3": Phi3Config(
         **LLAMA, rope_parameters=default(1000.0), rms_norm_eps=1e-3, sliding_window=5, pad_token_id=0, tie_word_embeddings=False
+    ),
+    # All texts but one are longer than those before the scaling.
+    "phi3_long": Phi3Config(
+        **LLAMA,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 1000.0,
+            "short_factor": [1.0, 1.25, 2.0],
+            "long_factor": [1.5, 3.0, 7.5],
+        },
+        original_max_position_embeddings=6,
+        rms_norm_eps=1e-3,
+        sliding_window=5,
+        pad_token_id=0,
+        tie_word_embeddings=False,
     ),
     "mixtral": MixtralConfig(
         **LLAMA | {"intermediate_size": 16},
@@ -379,7 +395,8 @@ def save(name, model, run):
             parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
     gradients, _ = saved(model)
     run |= {f"gradient.{key}": gradient for key, gradient in gradients.items()}
-    run = {key: tensor.detach().float().contiguous().clone() for key, tensor in run.items()}
+    exact = lambda tensor: tensor if tensor.dtype == torch.float64 else tensor.float()
+    run = {key: exact(tensor.detach()).contiguous().clone() for key, tensor in run.items()}
     save_file(run, HERE / f"{name}.run.safetensors")
 
 
@@ -399,11 +416,18 @@ def decoder(name, config):
     model = scattered(AutoModelForCausalLM.from_config(config), 1)
     tokens, targets, prompt = ids(2, BATCH, SEQ), ids(3, BATCH, SEQ), ids(4, 1, PROMPT)
     logits = model(tokens).logits
+    exact = copy.deepcopy(model).double()(tokens).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
     loss.backward()
     with torch.no_grad():
         new = likeliest(model, prompt)
     run = {"tokens": tokens, "targets": targets, "logits": logits, "loss": loss, "prompt": prompt, "new": new}
+    if name == "gpt2":
+        # Without rotations, whose angles are f32 in any case.
+        run |= {"exact_logits": exact}
+    if name == "phi3_long":
+        short = tokens[:, : config.original_max_position_embeddings]
+        run |= {"short": short, "short_logits": model(short).logits}
     save(name, model, run)
 
 

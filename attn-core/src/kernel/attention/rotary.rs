@@ -70,6 +70,20 @@ pub enum RopeScaling {
         /// Whether the first and the last pair between are whole numbers.
         truncate: bool,
     },
+    /// `f / short_factor[i]` in a sequence of at most `original_max_len` tokens, and `f / long_factor[i]` in a longer one, with a number for every
+    /// pair; vectors are longer by a factor (Ding et al. 2024, "LongRoPE").
+    LongRope {
+        /// The divisors in a short sequence.
+        short_factor: &'static [f64],
+        /// The divisors in a long sequence.
+        long_factor: &'static [f64],
+        /// How much longer sequences are.
+        factor: f64,
+        /// The longest sequence of the training.
+        original_max_len: usize,
+        /// The factor of the rotated coordinates; `sqrt(1 + ln(factor) / ln(original_max_len))` if it is `None`.
+        attention_factor: Option<f64>,
+    },
 }
 
 impl Rotary {
@@ -79,8 +93,20 @@ impl Rotary {
     }
 
     /// The same for a sequence of this length: without a scaling that depends on it.
-    pub fn for_len(self, len: usize) -> Self {
+    pub fn for_len(mut self, len: usize) -> Self {
         let factor = match self.scaling {
+            RopeScaling::LongRope {
+                ref mut short_factor,
+                ref mut long_factor,
+                original_max_len,
+                ..
+            } => {
+                match len <= original_max_len {
+                    true => *long_factor = *short_factor,
+                    false => *short_factor = *long_factor,
+                }
+                return self;
+            }
             RopeScaling::Ntk { factor } => factor,
             RopeScaling::DynamicNtk {
                 factor,
@@ -152,6 +178,20 @@ impl Rotary {
                         formula(scale) / formula(all)
                     }
                     _ => formula(1.0),
+                });
+            }
+            RopeScaling::LongRope {
+                short_factor: divisors,
+                factor,
+                original_max_len,
+                attention_factor,
+                ..
+            } => {
+                let pairs = frequencies.iter_mut().zip(divisors);
+                pairs.for_each(|(f, divisor)| *f /= divisor);
+                magnitude = attention_factor.unwrap_or_else(|| match factor <= 1.0 {
+                    true => 1.0,
+                    false => (1.0 + factor.ln() / (original_max_len as f64).ln()).sqrt(),
                 });
             }
         }

@@ -48,9 +48,13 @@ impl LayerFrame<'_> {
             .map(|mask| places::emit_mask(self.cx, mask));
         let function = Score::new(self.cx, attention);
         let score_type = function.as_ref().map(Score::emit);
+        let [parameter, argument] = function
+            .as_ref()
+            .map(Score::type_of_keys)
+            .unwrap_or_default();
         let score_argument = function
             .is_some()
-            .then(|| quote!(score: &'a Modified<'a, E>,));
+            .then(|| quote!(score: &'a Modified<'a, E #argument>,));
         let [query, key, value] = attention.transforms().map(|how| self.emit_prepare(&how));
         let similarity = match attention.similarity {
             Similarity::Dot | Similarity::None => {
@@ -94,7 +98,7 @@ impl LayerFrame<'_> {
 
             /// From queries, keys and values to attended values.
             #[allow(unused_variables)]
-            fn attention<'a, E: p::Element>(
+            fn attention<'a, E: p::Element #parameter>(
                 call: &'a Call<E>,
                 weights: &'a Weights<E>,
                 #score_argument

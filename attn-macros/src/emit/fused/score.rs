@@ -9,7 +9,7 @@ use super::var;
 use crate::emit::Layer;
 use crate::emit::expr::{flat_index, host, vectors};
 use crate::emit::input::{data_name, declared_name, read_type};
-use crate::graph::{CallData, Dim, InSession};
+use crate::graph::{CallData, Declared, Dim, InSession};
 use crate::ops::attention_layer::Attend;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::{BiasTerm, BiasTermKind, bias_term_name, param_reads};
@@ -215,7 +215,11 @@ impl<'a> Score<'a> {
             let index = flat_index(self.cx, name, places);
             let closure = param_field(&var(name));
             let values = values(&closure);
-            lines.extend(quote!(let #closure = |#(#args: i64),*| p::number(#values[#index]);));
+            let number = match self.is_of_keys(&closure) {
+                true => quote!(p::KeyNumbers::at(&#values, #index)),
+                false => quote!(#values[#index]),
+            };
+            lines.extend(quote!(let #closure = |#(#args: i64),*| p::number(#number);));
         }
         lines
     }
@@ -227,17 +231,20 @@ impl<'a> Score<'a> {
     ///
     /// fn modified(call, weights) -> Modified<E>
     /// ```
+    ///
+    /// Where a session remembers values of keys, it has them in pages, and a call of all tokens in a slice: their type is a parameter `K`.
     pub(super) fn emit(&self) -> TokenStream {
         let structure = self.emit_struct();
         let value = vectors(self.value);
         let derivative = vectors(&diff(self.value, Wrt::Operand(0)));
         let bias_terms = self.emit_bias_terms();
         let learned = self.emit_learned();
+        let [parameter, argument] = self.type_of_keys();
         quote! {
             #structure
 
             #[allow(unused_variables)]
-            impl<E: p::Element> p::Score<E> for Modified<'_, E> {
+            impl<E: p::Element #parameter> p::Score<E> for Modified<'_, E #argument> {
                 #bias_terms
 
                 #[inline(always)]
@@ -293,11 +300,15 @@ impl<'a> Score<'a> {
         let number = Literal::usize_unsuffixed(index);
         let variables = self.variables(&bias_term.expr, &quote!(self));
         let values = param_field(&var(name));
+        let row = match self.is_of_keys(&values) {
+            true => quote!(p::KeyNumbers::row(&self.#values, #start, len)),
+            false => quote!(Some(&self.#values[#start..][..len])),
+        };
         Some(quote! {
             #number => {
                 let [b, h, q_idx, kv_idx] = at.indices();
                 #variables
-                Some(&self.#values[#start..][..len])
+                #row
             }
         })
     }
@@ -402,7 +413,18 @@ impl<'a> Score<'a> {
             true => quote!(#field),
             false => quote!(weights.#field.values()),
         });
+        let type_of = |field: &Ident| match self.is_of_keys(field) {
+            true => quote!(K),
+            false => quote!(&'a [E]),
+        };
+        let types_of_learned: Vec<_> = learned.iter().map(type_of).collect();
         let given = self.given();
+        let types_of_given: Vec<_> = given.iter().map(type_of).collect();
+        let [parameter, argument] = self.type_of_keys();
+        let element = match argument.is_empty() {
+            true => quote!(&'a E),
+            false => quote!((&'a E #argument)),
+        };
         let has_sizes = !given.is_empty();
         let sizes_of = has_sizes.then(|| {
             quote! {
@@ -419,21 +441,21 @@ impl<'a> Score<'a> {
             .unzip();
         quote! {
             /// The function of a score, and its derivatives.
-            struct Modified<'a, E: p::Element> {
+            struct Modified<'a, E: p::Element #parameter> {
                 #(#names: i64,)*
                 #(#tables: &'a p::DistanceTable<E>,)*
-                #(#learned: &'a [E],)*
+                #(#learned: #types_of_learned,)*
                 #(#data: &'a #types,)*
                 #sizes_of
-                element: p::PhantomData<&'a E>,
+                element: p::PhantomData<#element>,
             }
 
             #[allow(unused_variables)]
-            fn modified<'a, E: p::Element>(
+            fn modified<'a, E: p::Element #parameter>(
                 call: &'a Call<E>,
                 weights: &'a Weights<E>,
-                #(#given: &'a [E],)*
-            ) -> Modified<'a, E> {
+                #(#given: #types_of_given,)*
+            ) -> Modified<'a, E #argument> {
                 Modified {
                     #(#names: call.sizes.#sizes as i64,)*
                     #(#tables: &call.#tables,)*
@@ -567,6 +589,21 @@ impl<'a> Score<'a> {
             .filter(|(_, bias_term)| sums == Sums::PerHead && is_learned(bias_term));
         let tables = tables.map(|(index, _)| var(&bias_term_name(index)));
         quote!(#len #(+ self.#tables.distances())*)
+    }
+
+    /// `K` as a parameter of a type or a function, and as an argument, each behind a comma, if a session remembers values of keys.
+    pub(super) fn type_of_keys(&self) -> [TokenStream; 2] {
+        let mut given = self.cx.graph.given.iter();
+        match given.any(Declared::is_remembered) {
+            true => [quote!(, K: p::KeyNumbers<E>), quote!(, K)],
+            false => Default::default(),
+        }
+    }
+
+    /// Whether a session remembers this value for each key.
+    fn is_of_keys(&self, field: &Ident) -> bool {
+        let mut given = self.cx.graph.given.iter();
+        given.any(|given| given.is_remembered() && param_field(&var(&given.name)) == *field)
     }
 
     fn is_given(&self, field: &Ident) -> bool {

@@ -3,6 +3,7 @@
 use proc_macro2::Ident;
 
 use crate::model::sizes::ConstValue;
+use crate::spec::Size;
 
 pub(crate) const VALUE_OF_IF: &str = "an `if` before the last line has no value: it changes variables\n\
     help: `x = ..;`";
@@ -25,6 +26,39 @@ pub(crate) fn switch_as_value(name: &Ident) -> String {
     format!(
         "expected a value, found the switch `{name}`\n\
          help: `if {name} {{ .. }} else {{ .. }}` chooses between two values"
+    )
+}
+
+pub(crate) const INDEX_OF_SHARED: &str = "a loop with an index has parameters of its own for each layer, so it takes no `share` and no `tied`\n\
+    help: remove `as ..`, or the option";
+
+pub(crate) fn index_alone(name: &Ident) -> String {
+    format!(
+        "the index `{name}` is known up to a remainder alone, as layers that are alike are compiled once\n\
+         help: `{name} % 6 == 5`, where the divisor is a literal or a constant of the header; layers that differ at an end are a loop, or a call, of their own"
+    )
+}
+
+pub(crate) fn unread_index(name: &Ident) -> String {
+    format!("nothing reads the index `{name}`\nhelp: remove `as {name}`")
+}
+
+pub(crate) fn long_period(name: &Ident, len: u64, most: u64) -> String {
+    format!(
+        "the remainders of `{name}` repeat after {len} layers, each of which would be compiled\nhelp: at most {most}"
+    )
+}
+
+pub(crate) fn unknown_rest_of_rounds(count: &Size, period: u64) -> String {
+    format!(
+        "the layers repeat after {period}, and `{count}`, which only rustc knows, must be a multiple of that\nhelp: write the number itself"
+    )
+}
+
+pub(crate) fn list_as_value(name: &Ident) -> String {
+    format!(
+        "expected a value, found the list `{name}`\n\
+         help: a list is for arguments as `short_factor` of `longrope`; `param` and `buffer` declare tensors"
     )
 }
 

@@ -124,6 +124,7 @@ pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
         let value = match value {
             ConstValue::Size(size) => quote!(Size(#size)),
             ConstValue::Number(number) => quote!(Number(#number)),
+            ConstValue::Numbers(numbers) => quote!(Numbers(#numbers)),
             ConstValue::Switch(value) => quote!(Switch(#value)),
         };
         quote!((#name, p::Constant::#value))
@@ -236,6 +237,7 @@ fn params_of(cx: &Emitter<'_>, layer: &Submodule) -> TokenStream {
             module,
             count,
             share,
+            ..
         } => {
             let params = params_of_module(cx, *module);
             if *share {

@@ -87,6 +87,7 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream
             module,
             count,
             share,
+            ..
         } => {
             let module = module_type(cx, *module, rest);
             let count = count.arg();
@@ -156,7 +157,21 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
     let name = cx.module_name(module);
     let names: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
     let visits = module.fields.iter().zip(&names).map(|(of, field)| {
-        let saved = &of.saved;
+        let saved = of.saved.trim_start_matches('+');
+        if let Submodule::Repeat {
+            count,
+            per_round: Some(per_round),
+            ..
+        } = &of.layer
+        {
+            let count = count.arg();
+            return quote!(p::NumberedRounds::<Self, _, #count> {
+                name: #saved,
+                per_round: #per_round,
+                get: |s| &s.#field,
+                get_mut: |s| &mut s.#field,
+            });
+        }
         let visit = quote!(Self::module(#saved, |s| &s.#field, |s| &mut s.#field));
         match of.init.as_ref().and_then(Distribution::emit) {
             None => visit,
@@ -179,7 +194,27 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
     let is_built = cx.built_where(id);
     let collections = cx.built_collections(id);
     let converted = cx.built_converted(id);
+    let numbered = cx.model.is_numbered(id).then(|| {
+        let visits = module.fields.iter().map(visit_numbered);
+        quote! {
+            impl<E: p::Element, D: p::Device<E> #collections> p::Numbered<E, D> for #name<E, D #built> {
+                fn visit_numbered<M: p::TensorCollection<E, D>, V: p::ModuleVisitor<M, E, D>>(
+                    visitor: &mut V,
+                    name: &str,
+                    first: usize,
+                    get: impl Fn(&M) -> &Self + Copy,
+                    get_mut: impl Fn(&mut M) -> &mut Self + Copy,
+                ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
+                    #(#visits)*
+                    let built = || Some(#name { #(#names: #names?,)* #none });
+                    Ok(built())
+                }
+            }
+        }
+    });
     quote_spanned! {cx.at=>
+        #numbered
+
         impl<E0: p::Dtype, D0: p::Storage<E0>, E: p::Element, D: p::Device<E> #built> p::BuildOnDevice<D, E> for #name<E0, D0 #built> #is_built {
             type Built = #name<E, D #types>;
         }
@@ -193,6 +228,19 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
                 p::ModuleVisitor::visit_fields(visitor, #visits, |#patterns| #name { #(#built_fields,)* #none })
             }
         }
+    }
+}
+
+/// The visit of the layers of a round that a field has.
+fn visit_numbered(of: &Field) -> TokenStream {
+    let name = field(&of.name);
+    let offset: usize = of.saved.parse().unwrap_or_default();
+    let visit = match &of.layer {
+        Submodule::Repeat { .. } => quote!(visit_layers),
+        _ => quote!(visit_layer),
+    };
+    quote! {
+        let #name = p::#visit(visitor, (name, first + #offset), |m| &get(m).#name, |m| &mut get_mut(m).#name)?;
     }
 }
 

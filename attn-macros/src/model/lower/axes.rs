@@ -143,7 +143,7 @@ impl Lowering<'_> {
         let name = syn::parse2::<Ident>(tokens.clone()).ok()?;
         match self.sizes.get(&name)? {
             ConstValue::Size(size) => Some(size),
-            ConstValue::Number(_) | ConstValue::Switch(_) => None,
+            _ => None,
         }
     }
 

@@ -46,6 +46,12 @@ impl Lowering<'_> {
             self.sizes.skip(value);
             return Some(ConstValue::Switch(switch.value));
         }
+        if sizes::is_list(&tokens) {
+            let mut numbers = crate::spec::parse_numbers(&tokens, &key.to_string(), self.cx)?;
+            let is_constant = self.is_constant(value);
+            self.constants.name(&mut numbers);
+            return is_constant.then_some(ConstValue::Numbers(numbers));
+        }
         if crate::spec::parse_size(&tokens, "", &quiet).is_none()
             && let Some(mut number) = crate::spec::parse_number(&tokens, "", &quiet)
         {

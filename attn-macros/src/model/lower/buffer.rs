@@ -158,6 +158,10 @@ impl Lowering<'_> {
                 self.cx.error(name, messages::switch_as_value(name));
                 None
             }
+            Some(ConstValue::Numbers(_)) => {
+                self.cx.error(name, messages::list_as_value(name));
+                None
+            }
             None if self.sizes.has(name) => None,
             None => {
                 match self.scopes.read(name).map(|variable| variable.value) {

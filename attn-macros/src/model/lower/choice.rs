@@ -167,7 +167,7 @@ impl Lowering<'_> {
             Condition::Switch(name) if self.scopes.find(name).is_some() => return None,
             Condition::Switch(name) => match self.sizes.get(name)? {
                 ConstValue::Switch(value) => value,
-                ConstValue::Size(_) | ConstValue::Number(_) => return None,
+                _ => return None,
             },
             Condition::Not(inner) => !self.holds(inner)?,
             Condition::And(sides) => match sides.each_ref().map(|side| self.holds(side)) {

@@ -18,6 +18,7 @@ mod dot;
 mod fields;
 mod function;
 mod ids;
+mod index;
 mod lora;
 mod made;
 mod operators;

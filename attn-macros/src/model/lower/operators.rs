@@ -170,6 +170,10 @@ impl Lowering<'_> {
                         self.cx.error(name, messages::switch_as_value(name));
                         return None;
                     }
+                    ConstValue::Numbers(_) => {
+                        self.cx.error(name, messages::list_as_value(name));
+                        return None;
+                    }
                 };
                 Some(Operand::Number(number))
             }
@@ -186,7 +190,7 @@ impl Lowering<'_> {
             syntax::Expr::Name(name) => match self.sizes.get(name)? {
                 ConstValue::Size(size) => size.to_real().value,
                 ConstValue::Number(number) => number.value,
-                ConstValue::Switch(_) => None,
+                ConstValue::Numbers(_) | ConstValue::Switch(_) => None,
             },
             syntax::Expr::Number(tokens) => {
                 let tokens = self.sizes.substitute(tokens);

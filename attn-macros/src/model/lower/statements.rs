@@ -256,6 +256,9 @@ impl Lowering<'_> {
     }
 
     fn repeat(&mut self, repeat: &syntax::Repeat, later: &Later<'_>, builder: &mut RegionBuilder) {
+        if let Some(index) = &repeat.index {
+            return self.repeat_with_index(repeat, index, later, builder);
+        }
         let count = self.size(&repeat.count, "repeat");
         let (name, share, tied) = self.repeat_options(repeat);
         let count = count.unwrap_or_else(|| Size::known(1));
@@ -265,6 +268,7 @@ impl Lowering<'_> {
             module,
             count: count.clone(),
             share,
+            per_round: None,
         };
         let asked = ("blocks", name.as_ref());
         let (place, module, share) = match &tied {
@@ -277,17 +281,31 @@ impl Lowering<'_> {
                 (made.place, made.module, share)
             }
         };
+        let outer = tied
+            .is_some()
+            .then(|| self.ties.replace(Ties::new(repeat.at.span())));
+        let rounds = (place, module, count, share);
+        self.loop_over(repeat, rounds, builder, &mut |this, inner| {
+            this.body_of_round(repeat, later, inner);
+        });
+        if let Some(outer) = outer {
+            self.ties = outer;
+        }
+    }
+
+    /// A loop over the parameters at a place. `body` lowers a round.
+    pub(super) fn loop_over(
+        &mut self,
+        repeat: &syntax::Repeat,
+        (place, module, count, share): (ParamPath, ModuleId, Size, bool),
+        builder: &mut RegionBuilder,
+        body: &mut dyn FnMut(&mut Self, &mut RegionBuilder),
+    ) {
         let run = self.runs.entry(module.0).or_default();
         *run += 1;
         let run = *run;
         let mut inner = RegionBuilder::new(module);
-        let outer = tied
-            .is_some()
-            .then(|| self.ties.replace(Ties::new(repeat.at.span())));
-        let carried = self.rounds(repeat, later, &mut inner);
-        if let Some(outer) = outer {
-            self.ties = outer;
-        }
+        let carried = self.rounds(repeat, &mut inner, body);
         self.describe(&place, &carried);
         builder.region.steps.push(Step::Repeat(Repeat {
             place,
@@ -301,12 +319,27 @@ impl Lowering<'_> {
         }));
     }
 
-    /// The body of a loop, and the variables that it changes.
-    fn rounds(
+    /// The statements of a loop.
+    pub(super) fn body_of_round(
         &mut self,
         repeat: &syntax::Repeat,
         later: &Later<'_>,
         builder: &mut RegionBuilder,
+    ) {
+        self.scopes.open();
+        if let Some(returned) = self.statements(&repeat.statements, Some(later), builder) {
+            let at = returned.span().unwrap_or_else(|| repeat.at.span());
+            self.error(at, messages::VALUE_OF_REPEAT);
+        }
+        self.scopes.close(self.cx);
+    }
+
+    /// The body of a loop, and the variables that it changes.
+    fn rounds(
+        &mut self,
+        repeat: &syntax::Repeat,
+        builder: &mut RegionBuilder,
+        body: &mut dyn FnMut(&mut Self, &mut RegionBuilder),
     ) -> Vec<Carried> {
         let mut starts = Vec::new();
         let assigned = self.assigned(&repeat.statements);
@@ -333,12 +366,7 @@ impl Lowering<'_> {
             self.scopes.set(&name, value, true);
             starts.push((name, before, value));
         }
-        self.scopes.open();
-        if let Some(returned) = self.statements(&repeat.statements, Some(later), builder) {
-            let at = returned.span().unwrap_or_else(|| repeat.at.span());
-            self.error(at, messages::VALUE_OF_REPEAT);
-        }
-        self.scopes.close(self.cx);
+        body(self, builder);
         let ends = starts.into_iter().filter_map(|(name, before, value)| {
             let after = self.scopes.find(&name)?.value?;
             let start = self.ty(value).clone();
@@ -366,7 +394,10 @@ impl Lowering<'_> {
     }
 
     /// `name = encoder` and `share = true`.
-    fn repeat_options(&mut self, repeat: &syntax::Repeat) -> (Option<Ident>, bool, Option<Ident>) {
+    pub(super) fn repeat_options(
+        &mut self,
+        repeat: &syntax::Repeat,
+    ) -> (Option<Ident>, bool, Option<Ident>) {
         let mut name = None;
         let mut tied = None;
         let mut share = false;
@@ -395,6 +426,7 @@ impl Lowering<'_> {
                 module,
                 count,
                 share,
+                per_round: None,
             } => Some((&field.name, *module, count, *share)),
             _ => None,
         });
@@ -530,7 +562,11 @@ impl Lowering<'_> {
                     ..
                 } => match self.holds(condition) {
                     Some(holds) => self.assigned(&branches[usize::from(!holds)]),
-                    None => Vec::new(),
+                    // One that depends on the index of a loop, or a mistake.
+                    None => branches
+                        .iter()
+                        .flat_map(|branch| self.assigned(branch))
+                        .collect(),
                 },
                 Statement::Return { .. } => continue,
             };

@@ -280,6 +280,7 @@ fn choices() -> impl Strategy<Value = Choices> {
             "rope(scaling = llama3(8, 1, 4, 64))",
             "rope(1e5, scaling = yarn(4, 32, truncate = false))",
             "rope(scaling = dynamic_ntk(2.0, 8))",
+            "rope(dims = 4, scaling = longrope([1.0, 1.5], &FACTORS, 4, 64))",
             "alibi",
             "rel_pos_bias",
             "rel_pos_bias()",

@@ -153,6 +153,7 @@ fn of_key(key: &'static Key) -> Box<dyn Iterator<Item = &'static str>> {
                 ArgKind::Word(key) => of_key(key).collect(),
                 ArgKind::Size { .. }
                 | ArgKind::Number { .. }
+                | ArgKind::Numbers
                 | ArgKind::OptionalSize
                 | ArgKind::OptionalNumber => Vec::new(),
             };

@@ -180,6 +180,7 @@ impl ModelFrame<'_> {
                     module,
                     count,
                     share,
+                    ..
                 } => {
                     let value = self.emit_past_of(*module);
                     let var = self.module_var(self.model().module(*module));
