@@ -433,7 +433,7 @@ pub mod __private {
         },
         init,
         kernel::{
-            Matrix, MatrixMut, Real, activation as activations,
+            Dtype as ProductDtype, Matrix, MatrixMut, Real, activation as activations,
             attention::{
                 Angles, AnglesAt, Attention, Coverage, Dropout, Everything,
                 Gradients as AttentionGradients, HeadTransform, Mask, MaskBlocks, Norm, Normalizer,

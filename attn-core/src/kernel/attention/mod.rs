@@ -26,6 +26,7 @@ mod queries;
 mod rope;
 mod rotary;
 mod rotation;
+mod rounded;
 mod scores;
 mod softmax_state;
 mod sparse;

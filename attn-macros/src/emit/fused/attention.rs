@@ -110,6 +110,7 @@ impl LayerFrame<'_> {
                     normalizer: p::Normalizer::#normalizer #learned,
                     talking: #talking,
                     dropout: #dropout,
+                    dtype: weights.dtype,
                 }
             }
         }
