@@ -233,7 +233,7 @@ model! {
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
         let x = embedding::<vocab, d_model>(tokens);
-        let y = attention::<heads = 2, kv_heads = 1, mask = causal>(x);
+        let y = attention::<heads = 2, kv_heads = 1, mask = causal, bias = false>(x);
         linear::<tied = embedding>(x + y)
     }
 

@@ -37,7 +37,7 @@ impl<E: Kernels> KeyRows<E> {
         })
     }
 
-    /// The memory of the rows, in numbers.
+    /// The memory of the rows, in bytes.
     pub fn memory(&self) -> CacheMemory {
         self.rows.memory()
     }
@@ -93,6 +93,6 @@ mod tests {
         assert_eq!(rows.push(&span(0, 0..1, 2), next), [1.0, 2.0, 4.0]);
         // A sequence that begins again.
         assert_eq!(rows.push(&span(0, 0..1, 0), next), [4.0]);
-        assert_eq!(rows.memory(), CacheMemory::of(6, false));
+        assert_eq!(rows.memory(), CacheMemory::of(4 * 6, false));
     }
 }

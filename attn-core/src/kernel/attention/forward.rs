@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::bf16_rows;
 use super::dropout_mask::DropoutMask;
 use super::heads::Heads;
 use super::layout::{equal_chunks, fill, some_cols};
@@ -362,9 +363,22 @@ impl<E: Pooled> Attention<'_, E> {
     /// Passes 1 and 2.
     fn forward_scores(&self, tile: &Tile, operands: Operands<'_, E>, to: &mut MatrixMut<'_, E>) {
         match operands {
-            Operands::Whole { q, k, .. } => k.with(tile.keys.clone(), |k| {
-                self.similarities(tile.head, q, k.transposed(), to.reborrow());
-            }),
+            Operands::Whole { q, k, .. } => {
+                let is_read = match self.similarity {
+                    Similarity::Dot { scale } if q.rows() == 1 => {
+                        k.for_bf16_parts(tile.keys.clone(), |first, k| {
+                            let to = &mut to.row_mut(0)[first..first + k.rows()];
+                            bf16_rows::dots(scale, q.row(0), k, to);
+                        })
+                    }
+                    _ => false,
+                };
+                if !is_read {
+                    k.with(tile.keys.clone(), |k| {
+                        self.similarities(tile.head, q, k.transposed(), to.reborrow());
+                    });
+                }
+            }
             Operands::Rounded { q, keys } => {
                 let end = tile.keys.start + whole(tile.keys.len());
                 let columns = keys.columns().some_cols(tile.keys.start..end);
@@ -393,10 +407,21 @@ impl<E: Pooled> Attention<'_, E> {
         }
         let (mask, matrix) = (self.mask, weights.read().some_cols(columns));
         match operands {
-            Operands::Whole { v, .. } => v.with(tile.keys.clone(), |values| {
-                let weights = MaskedWeights { mask, tile, matrix };
-                weights.matmul(E::ONE, values, sums.write(), WriteMode::Add);
-            }),
+            Operands::Whole { v, .. } => {
+                // Where a key is masked, its values may be NaN.
+                let is_read = matrix.rows() == 1 && !tile.is_partial();
+                let is_read = is_read
+                    && v.for_bf16_parts(tile.keys.clone(), |first, v| {
+                        let weights = &matrix.row(0)[first..first + v.rows()];
+                        bf16_rows::add_weighted(weights, v, sums.write().row_mut(0));
+                    });
+                if !is_read {
+                    v.with(tile.keys.clone(), |values| {
+                        let weights = MaskedWeights { mask, tile, matrix };
+                        weights.matmul(E::ONE, values, sums.write(), WriteMode::Add);
+                    });
+                }
+            }
             Operands::Rounded { keys, .. } => {
                 let weights = PairPanel::of_columns(matrix);
                 let pairs = tile.keys.start / 2..tile.keys.end.div_ceil(2);

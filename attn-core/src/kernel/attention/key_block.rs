@@ -18,10 +18,10 @@ use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::plan::{QUERIES, Tile, chunks, tiles};
 use super::queries::{Block, BlockVectors, Queries, TaskQueryGradients};
-use super::rounded::{MaskedPairs, PairPanel, multiply, whole};
+use super::rounded::{Loaded, MaskedPairs, PairPanel, multiply, whole};
 use super::sums::TaskSums;
 use super::weights::Differentiate;
-use super::{Attention, ScoreSums, Similarity};
+use super::{Attention, HeadTransform, ScoreSums, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
@@ -72,6 +72,38 @@ enum Vectors<E: Pooled> {
         /// The values, `[pairs of the value_width, keys]`.
         value_columns: PairPanel,
     },
+}
+
+impl<E: Pooled> Vectors<E> {
+    /// Keys and values of a head, of which the first has the position `first`.
+    fn load(
+        key: &HeadTransform<'_, E>,
+        value: &HeadTransform<'_, E>,
+        [k, v]: [Matrix<'_, E>; 2],
+        first: usize,
+    ) -> Self {
+        let mut rows = Panel::new(k.rows(), k.cols());
+        run(LoadRows {
+            transform: key,
+            x: k,
+            first,
+            to: rows.write(),
+        });
+        let mut columns = Panel::new(k.cols(), k.rows());
+        transpose(rows.read(), columns.write());
+        let mut value_columns = Panel::new(v.cols(), v.rows());
+        run(LoadColumns {
+            transform: value,
+            x: v,
+            first,
+            to: value_columns.write(),
+        });
+        Self::Whole {
+            rows,
+            columns,
+            value_columns,
+        }
+    }
 }
 
 /// Buffers for the pairs of a tile, `[queries, keys]`.
@@ -274,33 +306,18 @@ impl<'a, E: Pooled> Keys<'a, E> {
         let value_width = v.cols();
         let kv = given.kv;
         let first = given.range.start;
-        let mut rows = Panel::new(keys, width);
-        run(LoadRows {
-            transform: &attention.key.of_head(kv, width),
-            x: k,
-            first,
-            to: rows.write(),
-        });
-        let mut columns = Panel::new(width, keys);
-        transpose(rows.read(), columns.write());
-        let mut value_columns = Panel::new(value_width, keys);
-        run(LoadColumns {
-            transform: &attention.value.of_head(kv, value_width),
-            x: v,
-            first,
-            to: value_columns.write(),
-        });
+        let [key, value] = [(&attention.key, width), (&attention.value, value_width)]
+            .map(|(transform, width)| transform.of_head(kv, width));
         let vectors = match attention.rounded_scale() {
-            None => Vectors::Whole {
-                rows,
-                columns,
-                value_columns,
-            },
-            Some(_) => Vectors::Rounded {
-                rows: PairPanel::of_rows(rows.read()),
-                columns: PairPanel::of_rows(columns.read()),
-                value_columns: PairPanel::of_rows(value_columns.read()),
-            },
+            None => Vectors::load(&key, &value, [k, v], first),
+            Some(_) => {
+                let [k, v] = [(&key, k), (&value, v)].map(|(how, x)| Loaded::new(how, x, first));
+                Vectors::Rounded {
+                    rows: PairPanel::of_rows(k.rows()),
+                    columns: PairPanel::of_transpose(k.rows()),
+                    value_columns: PairPanel::of_transpose(v.rows()),
+                }
+            }
         };
         let mut d = match attention.similarity {
             Similarity::Dot { .. } => Panel::new(keys, width),

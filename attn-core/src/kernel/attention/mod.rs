@@ -4,6 +4,7 @@
 
 mod additive;
 mod backward;
+mod bf16_rows;
 mod decode;
 mod dropout_mask;
 mod entry;
@@ -40,12 +41,13 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
+pub use bf16_rows::{round_rows, widen_rows};
 pub use decode::{DecodeKernels, Positions, decode};
 pub use entry::AttentionKernels;
 pub use head_transform::{HeadTransforms, head_transform, head_transform_backward};
 pub use heads::{HeadLayout, Heads};
 pub use mask_blocks::{MaskBlocks, mask_density};
-pub use paged::{KeySource, PAGE_ROWS, Page, Paged};
+pub use paged::{KeySource, PAGE_ROWS, Page, Paged, PagedRows};
 pub use pair_mask::{Attends, PairMask, PairTensor};
 pub use pair_score::{PairFunction, PairGradients, PairScore, PairScores};
 pub use pair_traits::{

@@ -173,7 +173,14 @@ impl<E: Pooled> Vectors<E> {
             attention.sizes.kv_heads,
             tasks.zip(to),
             |((range, delta), (rows, d_out))| {
-                load_range(attention, saved, range, rows, d_out, delta);
+                load_queries(attention, saved, &range, rows);
+                run(LoadHeads {
+                    transform: &HeadTransform::default(),
+                    x: some_rows_of(&saved.d_out, &range),
+                    first: range.start,
+                    to: d_out,
+                });
+                write_delta(saved, range, delta);
             },
         );
         Self::Whole { rows, d_out }
@@ -203,51 +210,45 @@ impl<E: Pooled> Vectors<E> {
             tasks.zip(to),
             |((range, delta), (to_rows, to_d_out))| {
                 let mut rows = HeadMajor::uninit(heads, range.len(), width);
-                let mut d_out = HeadMajor::uninit(heads, range.len(), value_width);
-                let to = (rows.heads().collect(), d_out.heads().collect());
-                load_range(attention, saved, range, to.0, to.1, delta);
+                load_queries(attention, saved, &range, rows.heads().collect());
                 let pairs = to_rows.into_iter().zip(rows.heads());
-                pairs.for_each(|(to, rows)| to.write(scale, rows));
-                let pairs = to_d_out.into_iter().zip(d_out.heads());
-                pairs.for_each(|(to, d_out)| to.write(E::ONE, d_out));
+                pairs.for_each(|(to, rows)| to.write_scaled(scale, rows));
+                let d_out = some_rows_of(&saved.d_out, &range);
+                let pairs = to_d_out.into_iter().zip(d_out);
+                pairs.for_each(|(to, d_out)| to.write(d_out));
+                write_delta(saved, range, delta);
             },
         );
         Self::Rounded { rows, d_out }
     }
 }
 
-/// Loads a range of queries, transformed, and of the gradient of the output, `[queries, width]` for every head, and writes `δ`.
-fn load_range<E: Pooled>(
+/// Loads a range of queries, transformed, `[queries, width]` for every head.
+fn load_queries<E: Pooled>(
     attention: &Attention<'_, E>,
     saved: &Saved<'_, E>,
-    range: Range<usize>,
-    to_rows: Vec<MatrixMut<'_, E>>,
-    to_d_out: Vec<MatrixMut<'_, E>>,
-    to_delta: MatrixMut<'_, E>,
+    range: &Range<usize>,
+    to: Vec<MatrixMut<'_, E>>,
 ) {
-    let Sizes { heads, query, .. } = attention.sizes;
-    let first = range.start;
-    let [q, out, d_out] = [&saved.q, &saved.out, &saved.d_out].map(|x| some_rows_of(x, &range));
     run(LoadHeads {
         transform: &attention.query,
-        x: q,
-        first,
-        to: to_rows,
+        x: some_rows_of(&saved.q, range),
+        first: range.start,
+        to,
     });
-    run(LoadHeads {
-        transform: &HeadTransform::default(),
-        x: d_out.clone(),
-        first,
-        to: to_d_out,
-    });
+}
+
+/// Writes `δ` of a range of queries, `[queries, heads]`.
+fn write_delta<E: Pooled>(saved: &Saved<'_, E>, range: Range<usize>, to: MatrixMut<'_, E>) {
+    let heads = to.cols();
+    let query = saved.lse.len().checked_div(heads).unwrap_or(0);
     run(RowDots {
-        out,
-        d_out,
-        shares: saved.shares.map(|shares| {
-            let shares = Matrix::new(shares, heads, query);
-            shares.some_cols(range)
-        }),
-        to: to_delta,
+        out: some_rows_of(&saved.out, &range),
+        d_out: some_rows_of(&saved.d_out, &range),
+        shares: saved
+            .shares
+            .map(|shares| Matrix::new(shares, heads, query).some_cols(range)),
+        to,
     });
 }
 

@@ -11,12 +11,14 @@
 //! type of the model. So are additive similarities, which are no products, and all products where heads talk to each other.
 
 use super::head_major::HeadMajor;
-use super::load::{LoadColumns, LoadRows};
+use super::layout::fill;
+use super::load::LoadRows;
 use super::masked_weights::hidden;
 use super::paged::Rows;
 use super::plan::{TILE, Tile, chunks};
 use super::{Attention, HeadTransform, Similarity, TileMask};
 use crate::kernel::panel::Panel;
+use crate::kernel::transpose::transpose;
 use crate::kernel::{Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::{Initial, Pair, Panels, call, panel_columns, run, vector_columns};
 
@@ -44,6 +46,14 @@ impl PairPanel {
         pairs
     }
 
+    /// Pairs of two neighbouring columns, transposed, as the right side of a product with `xᵀ` has them: `[pairs, rows]`. Behind the last row
+    /// there are zeros.
+    pub(super) fn of_transpose<E: Pooled>(x: Matrix<'_, E>) -> Self {
+        let mut pairs = Self::new(x.cols().div_ceil(2), whole(x.rows()));
+        transpose_pairs(x, pairs.0.write());
+        pairs
+    }
+
     fn write(&mut self) -> MatrixMut<'_, Pair> {
         Pair::in_matrix_of(self.0.write())
     }
@@ -51,6 +61,14 @@ impl PairPanel {
     pub(super) fn read(&self) -> Matrix<'_, Pair> {
         Pair::of_matrix(self.0.read())
     }
+}
+
+/// [`PairPanel::of_transpose`], to the memory of pairs. A pair is transposed as a number is.
+fn transpose_pairs<E: Pooled>(x: Matrix<'_, E>, to: MatrixMut<'_, f32>) {
+    let pairs = PairPanel::of_columns(x);
+    let (to, behind) = to.split_cols(x.rows());
+    transpose(pairs.0.read(), to);
+    fill(behind, 0.0);
 }
 
 /// So many columns, and those behind them in the last vector.
@@ -100,18 +118,11 @@ impl RoundedKeys {
     ) -> Self {
         let mut columns = PairPanel::new(k.cols().div_ceil(2), whole(k.rows()));
         let transform = &attention.key.of_head(kv, k.cols());
-        let tasks = chunks(0..k.rows(), TILE).zip(columns.write().col_chunks(TILE));
+        let tasks = chunks(0..k.rows(), TILE).zip(columns.0.write().col_chunks(TILE));
         attention.for_each(1, tasks, |(keys, to)| {
             let first = keys.start;
             k.with(keys, |x| {
-                let mut of_tile = Panel::new(x.cols(), x.rows());
-                run(LoadColumns {
-                    transform,
-                    x,
-                    first,
-                    to: of_tile.write(),
-                });
-                E::pair_rows(of_tile.read(), to);
+                transpose_pairs(Loaded::new(transform, x, first).rows(), to);
             });
         });
         let mut values = PairPanel::new(v.rows().div_ceil(2), whole(v.cols()));
@@ -136,13 +147,13 @@ impl RoundedKeys {
 }
 
 /// Rows after their transform: where they stand, if it changes nothing.
-enum Loaded<'a, E: Pooled> {
+pub(super) enum Loaded<'a, E: Pooled> {
     Given(Matrix<'a, E>),
     Transformed(Panel<E>),
 }
 
 impl<'a, E: Pooled> Loaded<'a, E> {
-    fn new(transform: &HeadTransform<'_, E>, x: Matrix<'a, E>, first: usize) -> Self {
+    pub(super) fn new(transform: &HeadTransform<'_, E>, x: Matrix<'a, E>, first: usize) -> Self {
         if transform.is_nothing() {
             return Self::Given(x);
         }
@@ -156,7 +167,7 @@ impl<'a, E: Pooled> Loaded<'a, E> {
         Self::Transformed(rows)
     }
 
-    fn rows(&self) -> Matrix<'_, E> {
+    pub(super) fn rows(&self) -> Matrix<'_, E> {
         match self {
             Self::Given(rows) => *rows,
             Self::Transformed(rows) => rows.read(),
@@ -238,11 +249,16 @@ pub(super) struct RoundedRowsMut<'a> {
 }
 
 impl RoundedRowsMut<'_> {
+    /// Rounds rows.
+    pub(super) fn write<E: Pooled>(self, x: Matrix<'_, E>) {
+        E::pair_columns(x, self.rows);
+        E::pair_rows(x, self.depths);
+    }
+
     /// Rounds rows, which are multiplied by the scale first.
-    pub(super) fn write<E: Pooled>(self, scale: E, mut x: MatrixMut<'_, E>) {
+    pub(super) fn write_scaled<E: Pooled>(self, scale: E, mut x: MatrixMut<'_, E>) {
         scale_rows(scale, x.reborrow());
-        E::pair_columns(x.as_ref(), self.rows);
-        E::pair_rows(x.as_ref(), self.depths);
+        self.write(x.as_ref());
     }
 }
 

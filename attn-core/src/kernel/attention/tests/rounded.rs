@@ -543,7 +543,7 @@ fn attention_in_f32_is_that_of_rounded_operands() {
         let whole = of(attend_with(&model, &x, &d, true));
         for (rounded, whole) in rounded.into_iter().zip(whole) {
             assert!(
-                rounded < 1e-5 && whole > 1e-4,
+                10.0 * rounded < whole && whole > 1e-4,
                 "{rounded} and {whole}, {isa}"
             );
         }
