@@ -434,7 +434,7 @@ pub mod __private {
         },
         init,
         kernel::{
-            Matrix, MatrixMut, Real, activation as activations,
+            Dtype as ProductDtype, Matrix, MatrixMut, Real, activation as activations,
             attention::{
                 Angles, AnglesAt, Attention, Coverage, Dropout, Everything,
                 Gradients as AttentionGradients, HeadTransform, KeyNumbers, Mask, MaskBlocks, Norm,

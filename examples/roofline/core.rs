@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use attn::dfdx::prelude::*;
+use attn_core::kernel::Dtype;
 use attn_core::kernel::attention::{
     Attention, Coverage, Gradients, HeadTransform, Mask, Normalizer, Similarity, Sizes,
     TalkingHeads,
@@ -106,6 +107,7 @@ pub(crate) fn on_slices(len: usize, window: usize, backward: bool) -> impl FnMut
             normalizer: Normalizer::Softmax,
             dropout: None,
             talking: TalkingHeads::default(),
+            dtype: Dtype::Model,
         };
         let read = |numbers| Matrix::new(numbers, len, HEADS * WIDTH);
         let q = read(&q);

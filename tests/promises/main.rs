@@ -5,6 +5,7 @@
     reason = "a test that unwraps fails where it should"
 )]
 
+mod cached;
 mod masks;
 mod scans;
 mod sums;

@@ -55,7 +55,7 @@ pub struct Operation<E: Element, D: Backend<E>, T> {
     operands: GradientRefs<E, D>,
     /// Where the parameters of a model go, or are already.
     arena: Arena<E>,
-    /// The dtype of the operands of products with the parameters.
+    /// The dtype of the operands of products with the parameters, and of those of attention.
     dtype: Dtype,
     /// The parameters of a model, while places for them are reserved.
     parameters: Option<Reservations<E, D>>,
@@ -149,7 +149,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         })
     }
 
-    /// The dtype of the operands of products with the parameters.
+    /// The dtype of the operands of products.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }

@@ -1,6 +1,7 @@
 //! The KV cache of an attention.
 
 use super::{
+    cached_rows::CachedRows,
     key_window::KeyWindow,
     memory::CacheMemory,
     pages::Pages,
@@ -27,7 +28,7 @@ pub(super) const MAX_NEW: usize = 128;
 /// A clone shares the rows, in pages. A cache that evicts rows moves the others, so it is one page.
 #[derive(Clone, Debug)]
 pub struct Cache<E> {
-    keys: Pages<E>,
+    keys: CachedRows<E>,
     values: Values<E>,
     sequences: Vec<Sequence>,
     key_window: KeyWindow,
@@ -38,7 +39,7 @@ pub struct Cache<E> {
 /// Where the values are.
 #[derive(Clone, Debug)]
 enum Values<E> {
-    Apart(Pages<E>),
+    Apart(CachedRows<E>),
     /// They are columns of the keys, from this one on.
     InKeys(usize),
 }
@@ -102,7 +103,8 @@ impl<E: Kernels> Cache<E> {
         let rows = capacity.min(key_window.kept + key_window.window + MAX_NEW);
         check_memory::<E, Dev>(sequences, rows, widths)?;
         let rows_of_page = if rows < capacity { rows } else { PAGE_ROWS };
-        let [keys, values] = widths.map(|width| Pages::new(sequences, rows, rows_of_page, width));
+        let [keys, values] =
+            widths.map(|width| CachedRows::Model(Pages::new(sequences, rows, rows_of_page, width)));
         Ok(Self {
             keys,
             values: in_keys.map_or(Values::Apart(values), Values::InKeys),
@@ -112,12 +114,17 @@ impl<E: Kernels> Cache<E> {
         })
     }
 
-    /// The memory of the rows, in numbers.
+    /// The memory of the rows, in bytes.
     pub fn memory(&self) -> CacheMemory {
-        self.pages().map(Pages::memory).sum()
+        self.pages().map(CachedRows::memory).sum()
     }
 
-    fn pages(&self) -> impl Iterator<Item = &Pages<E>> {
+    /// Rounds the keys and values to come to bf16. There are none yet.
+    pub fn round(&mut self) {
+        self.pages_mut().for_each(CachedRows::round);
+    }
+
+    fn pages(&self) -> impl Iterator<Item = &CachedRows<E>> {
         let values = match &self.values {
             Values::Apart(values) => Some(values),
             Values::InKeys(_) => None,
@@ -125,7 +132,7 @@ impl<E: Kernels> Cache<E> {
         [&self.keys].into_iter().chain(values)
     }
 
-    fn pages_mut(&mut self) -> impl Iterator<Item = &mut Pages<E>> {
+    fn pages_mut(&mut self) -> impl Iterator<Item = &mut CachedRows<E>> {
         let values = match &mut self.values {
             Values::Apart(values) => Some(values),
             Values::InKeys(_) => None,

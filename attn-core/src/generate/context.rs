@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    cache::check_memory, decoder::SequenceState, memory::CacheMemory, pages::Pages,
-    tokens::NewTokens,
+    cache::check_memory, cached_rows::CachedRows, decoder::SequenceState, memory::CacheMemory,
+    pages::Pages, tokens::NewTokens,
 };
 use crate::{
     Element, Error,
@@ -51,8 +51,9 @@ pub trait DecodeWithContext<
 /// The keys and values of the contexts of all sequences, for one attention, after their transforms.
 #[derive(Debug)]
 pub struct ContextCache<E> {
-    keys: Pages<E>,
-    values: Pages<E>,
+    keys: CachedRows<E>,
+    values: CachedRows<E>,
+    sequences: usize,
     /// The number of rows of a sequence.
     len: usize,
 }
@@ -81,19 +82,31 @@ impl<E: Kernels> ContextCache<E> {
                     head_transform(transform, 1, len, sizes.kv_heads, x, to);
                 });
             }
-            pages
+            CachedRows::Model(pages)
         };
         Ok(Self {
+            sequences: batch,
             keys: of(&attention.key, k),
             values: of(&attention.value, v),
             len,
         })
     }
 
-    /// The number of elements that are allocated.
-    pub fn elements(&self) -> usize {
-        let memory = [&self.keys, &self.values].map(Pages::memory);
+    /// The bytes that are allocated.
+    fn bytes(&self) -> usize {
+        let memory = [&self.keys, &self.values].map(CachedRows::memory);
         memory.iter().map(|memory| memory.capacity).sum()
+    }
+
+    /// The same keys and values, rounded to bf16.
+    fn rounded(&self) -> Self {
+        let [keys, values] =
+            [&self.keys, &self.values].map(|rows| rows.rounded(self.sequences, self.len));
+        Self {
+            keys,
+            values,
+            ..*self
+        }
     }
 
     /// The attention of new tokens to the context of their sequence. `lse` gets the logarithms of the sums, `[heads, tokens]`.
@@ -159,6 +172,10 @@ impl<C, E: Kernels> SequenceState for ContextState<C, E> {
     fn copy(&mut self, _: usize, _: usize) {}
 
     fn memory(&self) -> CacheMemory {
-        CacheMemory::of(self.cache.elements(), Arc::strong_count(&self.cache) > 1)
+        CacheMemory::of(self.cache.bytes(), Arc::strong_count(&self.cache) > 1)
+    }
+
+    fn round(&mut self) {
+        self.cache = Arc::new(self.cache.rounded());
     }
 }

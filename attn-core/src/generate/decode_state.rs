@@ -87,4 +87,9 @@ impl<C, E: Kernels, const READ: usize> SequenceState for DecodeState<C, E, READ>
         let of_keys = self.of_keys.iter().map(KeyRows::memory);
         of_keys.chain([self.cache.memory()]).sum()
     }
+
+    /// What a body reads of keys stays in numbers of the model.
+    fn round(&mut self) {
+        self.cache.round();
+    }
 }

@@ -25,8 +25,11 @@ pub trait Decoder<E: Element>: Send + Sync {
     /// Makes a sequence a fork of another one.
     fn copy(&mut self, from: usize, to: usize);
 
-    /// The memory of the caches, in numbers.
+    /// The memory of the caches, in bytes.
     fn memory(&self) -> CacheMemory;
+
+    /// Rounds keys and values to bf16. There are none of tokens yet.
+    fn round_cache(&mut self);
 
     /// An independent continuation. It shares what the caches have so far.
     fn fork(&self) -> Box<dyn Decoder<E>>;
@@ -49,8 +52,11 @@ pub trait SequenceState {
     /// Makes a sequence a fork of another one.
     fn copy(&mut self, from: usize, to: usize);
 
-    /// Its memory, in numbers.
+    /// Its memory, in bytes.
     fn memory(&self) -> CacheMemory;
+
+    /// Rounds its keys and values to bf16, those of tokens to come and those of a context.
+    fn round(&mut self);
 }
 
 /// The state of a model, or of a part of it, which consists of those of its parts.
@@ -87,6 +93,11 @@ impl<P: SequenceStates> SequenceState for P {
 
     fn memory(&self) -> CacheMemory {
         self.parts().into_iter().map(SequenceState::memory).sum()
+    }
+
+    fn round(&mut self) {
+        let parts = self.parts_mut();
+        parts.into_iter().for_each(|part| part.round());
     }
 }
 
@@ -142,6 +153,10 @@ where
 
     fn memory(&self) -> CacheMemory {
         self.past.memory()
+    }
+
+    fn round_cache(&mut self) {
+        self.past.round();
     }
 
     fn fork(&self) -> Box<dyn Decoder<E>> {

@@ -86,6 +86,17 @@ pub enum SessionError {
         format: WeightFormat,
     },
 
+    /// A sequence has keys and values already.
+    #[error(
+        "sequence {sequence} has {tokens} tokens, whose keys and values are cached already: choose their dtype before the first one, or reset the sequence"
+    )]
+    Cached {
+        /// The sequence.
+        sequence: usize,
+        /// Its number of tokens.
+        tokens: usize,
+    },
+
     /// Another session has the weights, too.
     #[error(
         "the weights of the session are those of a fork, too: choose their format before the session is forked"

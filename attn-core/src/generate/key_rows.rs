@@ -40,7 +40,7 @@ impl<E: Kernels> KeyRows<E> {
         })
     }
 
-    /// The memory of the rows, in numbers.
+    /// The memory of the rows, in bytes.
     pub fn memory(&self) -> CacheMemory {
         self.numbers.memory()
     }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(push(span(0, 0..1, 2), &[4.0]), [1.0, 2.0, 4.0]);
         // A sequence that begins again.
         assert_eq!(push(span(0, 0..1, 0), &[4.0]), [4.0]);
-        assert_eq!(rows.memory(), CacheMemory::of(6, false));
+        assert_eq!(rows.memory(), CacheMemory::of(4 * 6, false));
     }
 
     /// Rows of five numbers, of which some stand in two pages.
@@ -124,23 +124,18 @@ mod tests {
             rows.push(&span(0, 0..100, first), new);
         }
         let mut fork = rows.clone();
-        assert_eq!(
-            (fork.memory().own, fork.memory().shared),
-            (0, 3 * PAGE_NUMBERS)
-        );
+        let page = 4 * PAGE_NUMBERS;
+        assert_eq!((fork.memory().own, fork.memory().shared), (0, 3 * page));
         let new = [-1.0; 5];
         let of_fork = fork.push(&span(0, 0..1, tokens), Matrix::new(&new, 1, width));
         for (index, number) in all.iter().chain(&new).enumerate() {
             assert_eq!(of_fork.at(index), *number, "{index}");
         }
         let memory = fork.memory();
-        assert_eq!(
-            (memory.own, memory.shared),
-            (PAGE_NUMBERS, 2 * PAGE_NUMBERS)
-        );
-        assert_eq!(memory.capacity, 3000 * width);
+        assert_eq!((memory.own, memory.shared), (page, 2 * page));
+        assert_eq!(memory.capacity, 4 * 3000 * width);
         // Rows that are not there any more are not shared.
         rows.truncate(0, 1);
-        assert_eq!(rows.memory().shared, PAGE_NUMBERS);
+        assert_eq!(rows.memory().shared, page);
     }
 }

@@ -37,15 +37,6 @@ impl CacheMemory {
         }
     }
 
-    /// Numbers as bytes, or `None` if they overflow.
-    pub(super) fn times(self, size: usize) -> Option<Self> {
-        Some(Self {
-            capacity: self.capacity.checked_mul(size)?,
-            own: self.own.checked_mul(size)?,
-            shared: self.shared.checked_mul(size)?,
-        })
-    }
-
     /// The bytes that tokens to come may need.
     pub(super) fn rest(self) -> usize {
         self.capacity.saturating_sub(self.own + self.shared)

@@ -4,6 +4,7 @@
 mod batch;
 mod beam;
 mod cache;
+mod cached_rows;
 mod choice;
 mod context;
 mod decode_state;
@@ -49,7 +50,7 @@ pub use tokens::{Capacity, NewTokens, Span};
 
 pub use crate::{
     fused::{InexactRow, WeightReport},
-    kernel::quantized::WeightFormat,
+    kernel::{Dtype, quantized::WeightFormat},
 };
 
 /// The session of a model that has none. Callers are guarded by a trait that nothing implements.

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use super::memory::CacheMemory;
 use crate::kernel::{
-    Kernels, MatrixMut,
+    MatrixMut,
     attention::{Page, Paged},
 };
 
@@ -13,15 +13,15 @@ use crate::kernel::{
 /// A clone has the same pages. A page that several sequences have is copied when one of them writes to it, up to the row that it writes: copy on
 /// write. A page is allocated when its first row is written.
 #[derive(Clone, Debug)]
-pub(super) struct Pages<E> {
-    of_sequences: Vec<Vec<Page<E>>>,
+pub(super) struct Pages<N> {
+    of_sequences: Vec<Vec<Page<N>>>,
     /// The maximum number of rows of a sequence.
     rows: usize,
     rows_of_page: usize,
     width: usize,
 }
 
-impl<E: Kernels> Pages<E> {
+impl<N: Copy + Default> Pages<N> {
     /// Sequences without rows. They have room for so many.
     pub(super) fn new(sequences: usize, rows: usize, rows_of_page: usize, width: usize) -> Self {
         Self {
@@ -33,13 +33,13 @@ impl<E: Kernels> Pages<E> {
     }
 
     /// The first `len` rows of a sequence.
-    pub(super) fn read(&self, sequence: usize, len: usize) -> Paged<'_, E> {
+    pub(super) fn read(&self, sequence: usize, len: usize) -> Paged<'_, N> {
         let pages = &self.of_sequences[sequence];
         Paged::new(pages, self.rows_of_page, self.width, len)
     }
 
     /// The pages of a sequence.
-    pub(super) fn of_sequence(&self, sequence: usize) -> &[Page<E>] {
+    pub(super) fn of_sequence(&self, sequence: usize) -> &[Page<N>] {
         &self.of_sequences[sequence]
     }
 
@@ -49,7 +49,7 @@ impl<E: Kernels> Pages<E> {
         &mut self,
         sequence: usize,
         rows: Range<usize>,
-        mut body: impl FnMut(Range<usize>, MatrixMut<'_, E>),
+        mut body: impl FnMut(Range<usize>, MatrixMut<'_, N>),
     ) {
         let width = self.width;
         let mut next = rows.start;
@@ -60,7 +60,7 @@ impl<E: Kernels> Pages<E> {
             let pages = &mut self.of_sequences[sequence];
             if page == pages.len() {
                 let rows = self.rows_of_page.min(self.rows - next);
-                pages.push(Arc::new(vec![E::ZERO; rows * width]));
+                pages.push(Arc::new(vec![N::default(); rows * width]));
             }
             let numbers = own(&mut pages[page], first * width);
             let to = &mut numbers[first * width..last * width];
@@ -95,23 +95,30 @@ impl<E: Kernels> Pages<E> {
         self.of_sequences[to] = self.of_sequences[from].clone();
     }
 
+    /// No rows, in pages of numbers of another type.
+    pub(super) fn emptied<M: Copy + Default>(&self) -> Pages<M> {
+        let sequences = self.of_sequences.len();
+        Pages::new(sequences, self.rows, self.rows_of_page, self.width)
+    }
+
     pub(super) fn memory(&self) -> CacheMemory {
         let all = self.of_sequences.len() * self.rows * self.width;
         let pages = self.of_sequences.iter().flatten();
-        pages.fold(CacheMemory::of_capacity(all), |memory, page| {
-            memory.with(page.len(), is_shared(page))
+        let memory = CacheMemory::of_capacity(all * size_of::<N>());
+        pages.fold(memory, |memory, page| {
+            memory.with(size_of_val(&page[..]), is_shared(page))
         })
     }
 }
 
-fn is_shared<E>(page: &Page<E>) -> bool {
+fn is_shared<N>(page: &Page<N>) -> bool {
     Arc::strong_count(page) > 1
 }
 
 /// The numbers of a page that no other sequence has. If others have it, it becomes a copy of its first `len` numbers.
-fn own<E: Kernels>(page: &mut Page<E>, len: usize) -> &mut [E] {
+fn own<N: Copy + Default>(page: &mut Page<N>, len: usize) -> &mut [N] {
     if Arc::get_mut(page).is_none() {
-        let mut copy = vec![E::ZERO; page.len()];
+        let mut copy = vec![N::default(); page.len()];
         copy[..len].copy_from_slice(&page[..len]);
         *page = Arc::new(copy);
     }
@@ -147,9 +154,9 @@ mod tests {
         push(&mut one, 0, 0, &[1.0, 2.0, 3.0, 4.0, 5.0]);
         let mut other = one.clone();
         let expected = CacheMemory {
-            capacity: 20,
+            capacity: 4 * 20,
             own: 0,
-            shared: 16,
+            shared: 4 * 16,
         };
         assert_eq!([one.memory(), other.memory()], [expected; 2]);
         push(&mut other, 0, 5, &[6.0]);
@@ -159,10 +166,10 @@ mod tests {
         assert_eq!(rows(&one, 0, 9), of_one);
         let memory = one.memory();
         // The last page is as long as there are rows to come.
-        assert_eq!((memory.own, memory.shared), (8 + 4, 8));
+        assert_eq!((memory.own, memory.shared), (4 * (8 + 4), 4 * 8));
         drop(one);
         let memory = other.memory();
-        assert_eq!((memory.own, memory.shared), (16, 0));
+        assert_eq!((memory.own, memory.shared), (4 * 16, 0));
     }
 
     #[test]
@@ -171,7 +178,7 @@ mod tests {
         push(&mut one, 0, 0, &[1.0; 9]);
         let other = one.clone();
         one.truncate(0, 2);
-        assert_eq!(one.memory().shared, 8);
+        assert_eq!(one.memory().shared, 4 * 8);
         push(&mut one, 0, 2, &[2.0]);
         assert_eq!(one.of_sequence(0)[0][4..], [2.0, 2.0, 0.0, 0.0]);
         assert_eq!(rows(&other, 0, 9), [1.0; 9]);

@@ -80,6 +80,9 @@ impl<E: Element> SequenceState for Recent<E> {
     }
 
     fn memory(&self) -> CacheMemory {
-        CacheMemory::of(self.numbers.len(), false)
+        CacheMemory::of(size_of_val(&self.numbers[..]), false)
     }
+
+    /// There are no keys and values.
+    fn round(&mut self) {}
 }

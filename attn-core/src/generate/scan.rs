@@ -80,8 +80,14 @@ impl<E: Element> SequenceState for StateOfScan<E> {
     }
 
     fn memory(&self) -> CacheMemory {
-        CacheMemory::of(self.values.len() + self.given.len(), false)
+        CacheMemory::of(
+            size_of_val(&self.values[..]) + size_of_val(&self.given[..]),
+            false,
+        )
     }
+
+    /// There are no keys and values.
+    fn round(&mut self) {}
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Element, Error,
     fused::{Array, NamedTensor, RoundedWeights, VisitWeights, WeightReport, round_weights},
-    kernel::{Buffer, Matrix, parallel::on_pool, quantized::WeightFormat},
+    kernel::{Buffer, Dtype, Matrix, parallel::on_pool, quantized::WeightFormat},
     memory::can_allocate,
 };
 
@@ -84,6 +84,21 @@ impl<E: Element> Sessions<E> {
         let (weights, tensors) = self.parameters()?;
         let rounded = round_weights(weights, tensors, format);
         Ok(self.with_rounded(rounded))
+    }
+
+    /// Keeps keys and values in this dtype: [`Session::cache`].
+    ///
+    /// # Errors
+    /// As [`Session::cache`].
+    pub fn cache(mut self, dtype: Dtype) -> Result<Self, SessionError> {
+        if let Some(sequence) = self.lens.iter().position(|len| *len > 0) {
+            let tokens = self.lens[sequence];
+            return Err(SessionError::Cached { sequence, tokens });
+        }
+        if dtype == Dtype::Bf16 {
+            self.decoder.round_cache();
+        }
+        Ok(self)
     }
 
     /// The weights as they were read, and the tensors of the model that they are.
@@ -275,8 +290,7 @@ impl<E: Element> Sessions<E> {
     /// vLLM: `kv_cache_usage`, of blocks of which prefix caching counts each once.
     #[doc(alias("get_seq_length", "kv_cache_usage", "paged"))]
     pub fn cache_memory(&self) -> CacheMemory {
-        let memory = self.decoder.memory().times(size_of::<E>());
-        memory.unwrap_or_default()
+        self.decoder.memory()
     }
 
     /// Makes sequence `to` a fork of sequence `from`: it has the same tokens, shares their keys and values, and goes on independently. What it had
@@ -379,11 +393,9 @@ impl<E: Element> Sessions<E> {
             sequences,
             capacity,
         } = self.room;
-        let cache = self.decoder.memory().times(size_of::<E>());
+        let cache = self.decoder.memory().rest();
         let results = bytes_of::<E>(sequences, self.last.view().cols());
-        let all = cache
-            .zip(results)
-            .and_then(|(cache, results)| cache.rest().checked_add(results));
+        let all = results.and_then(|results| results.checked_add(cache));
         if !can_allocate(all) {
             return Err(SessionError::TooLarge {
                 sequences,
@@ -477,6 +489,42 @@ impl<E: Element> Session<E> {
     }
 
     /// The session with its only sequence changed.
+    /// Keeps keys and values in bf16, so that a session takes half of the memory, and a token of a long sequence reads half of it. They are rounded
+    /// after norm and rotation, to the nearest number and to the even one of two, and multiplied as numbers of the model. So are those of a context that
+    /// the session was given when it began. The states of scans and convolutions, and what a body reads of each key, stay what they are.
+    ///
+    /// [`cache_bytes`](Self::cache_bytes) has the bytes. With [`Dtype::Model`] nothing changes.
+    ///
+    /// vLLM: `kv_cache_dtype="bfloat16"`; llama.cpp: `--cache-type-k bf16`.
+    ///
+    /// ```
+    /// use attn::{generate::Dtype, prelude::*};
+    ///
+    /// model! {
+    ///     struct Gpt<vocab = 65, d_model = 16>;
+    ///
+    ///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+    ///         let x = embedding::<vocab, d_model>(tokens);
+    ///         linear::<vocab>(x + attention::<heads = 2, mask = causal>(layer_norm(x)))
+    ///     }
+    /// }
+    ///
+    /// let gpt = Cpu::default().build_module::<Gpt, f32>();
+    /// let whole = gpt.session(16)?.cache_bytes();
+    /// let mut session = gpt.session(16)?.cache(Dtype::Bf16)?;
+    /// assert_eq!(session.cache_bytes(), whole / 2);
+    /// let logits = session.prefill(&[0, 1, 2])?;
+    /// assert_eq!(logits.len(), 65);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SessionError::Cached`] if there are tokens already.
+    #[doc(alias("kv_cache_dtype", "cache_type_k", "QuantizedCache"))]
+    pub fn cache(self, dtype: Dtype) -> Result<Self, SessionError> {
+        self.try_map(|sessions| sessions.cache(dtype))
+    }
+
     pub(crate) fn try_map<Err>(
         self,
         f: impl FnOnce(Sessions<E>) -> Result<Sessions<E>, Err>,

@@ -45,6 +45,8 @@ impl Decoder<f64> for Table {
         CacheMemory::default()
     }
 
+    fn round_cache(&mut self) {}
+
     fn fork(&self) -> Box<dyn Decoder<f64>> {
         Box::new(self.clone())
     }
@@ -62,7 +64,7 @@ fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
     Session::from(Sessions::new(Table(table), room, TOKENS, TOKENS))
 }
 
-/// A model whose caches claim to take this many elements.
+/// A model whose caches claim to take this many bytes.
 struct Remembering(usize);
 
 impl Decoder<f64> for Remembering {
@@ -83,6 +85,8 @@ impl Decoder<f64> for Remembering {
     fn memory(&self) -> CacheMemory {
         CacheMemory::of_capacity(self.0)
     }
+
+    fn round_cache(&mut self) {}
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
         Box::new(Self(self.0))
@@ -225,6 +229,8 @@ impl Decoder<f64> for Context {
     fn memory(&self) -> CacheMemory {
         CacheMemory::default()
     }
+
+    fn round_cache(&mut self) {}
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
         Box::new(self.clone())
@@ -608,6 +614,8 @@ impl Decoder<f64> for OnlyOn {
     fn memory(&self) -> CacheMemory {
         CacheMemory::default()
     }
+
+    fn round_cache(&mut self) {}
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
         Box::new(Self)

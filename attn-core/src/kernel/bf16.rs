@@ -74,7 +74,7 @@ impl<E: Real> Kernel for Add<'_, E> {
 
 /// The nearest number in bf16: half of the last place is added, less one unit where the last bit is 0, and what is behind it cut off.
 #[inline(always)]
-pub(super) fn nearest(x: f32) -> u16 {
+pub(in crate::kernel) fn nearest(x: f32) -> u16 {
     let bits = x.to_bits();
     let is_odd = (bits >> 16) & 1;
     let rounded = bits.wrapping_add(0x7fff + is_odd) >> 16;
@@ -84,7 +84,7 @@ pub(super) fn nearest(x: f32) -> u16 {
 }
 
 #[inline(always)]
-pub(super) fn widened(x: u16) -> f32 {
+pub(in crate::kernel) fn widened(x: u16) -> f32 {
     f32::from_bits(u32::from(x) << 16)
 }
 

@@ -38,6 +38,12 @@ pub(super) trait Columns<E>: Sync {
     /// Copies some columns at some depths: `[depths, columns]`.
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>);
 
+    /// The same columns where they stand, `[depths, columns]`, if they stand in rows.
+    fn rows(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Matrix<'_, E>> {
+        let _ = (columns, depths);
+        None
+    }
+
     /// The same columns where they stand, if the microkernel can read them there as fast.
     fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {
         let _ = (columns, depths);
@@ -52,6 +58,10 @@ impl<E: Pooled> Columns<E> for Matrix<'_, E> {
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, mut to: MatrixMut<'_, E>) {
         let from = self.part(depths, columns);
         (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
+    }
+
+    fn rows(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Matrix<'_, E>> {
+        Some(self.part(depths, columns))
     }
 
     fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {

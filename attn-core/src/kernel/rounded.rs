@@ -14,8 +14,8 @@ use std::{mem, ops::Range};
 
 use super::packed::{Columns, Part, Pieces, SUMMED_TILES, Sums, parts, row_chunks};
 use super::parallel::for_each;
-use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
-use crate::simd::{Initial, Kernel, Pair, Panels, TILE_ROWS, Vector, panel_columns, run};
+use super::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::{Initial, Pair, Panels, TILE_ROWS, panel_columns};
 
 /// The numbers that the products of a pass multiply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -116,6 +116,10 @@ fn pack_columns<E: Pooled>(
     let panels = panels.chunks_mut((width * pairs).max(1));
     for (first, panel) in columns.clone().step_by(width).zip(panels) {
         let columns = first..columns.end.min(first + width);
+        if let Some(rows) = from.rows(columns.clone(), depths.clone()) {
+            E::pair_rows(rows, MatrixMut::new(panel, pairs, width));
+            continue;
+        }
         let blocks = panel.chunks_mut(width * COPIED / 2);
         for (start, to) in depths.clone().step_by(COPIED).zip(blocks) {
             let some = start..depths.end.min(start + COPIED);
@@ -126,7 +130,7 @@ fn pack_columns<E: Pooled>(
                 MatrixMut::new(copied, some.len(), columns.len()),
             );
             let rows = Matrix::new(copied, some.len(), columns.len());
-            run(RoundRows { rows, width, to });
+            E::pair_rows(rows, MatrixMut::new(to, some.len().div_ceil(2), width));
         }
     }
 }
@@ -135,81 +139,11 @@ fn pack_columns<E: Pooled>(
 fn pack_rows<'a, E: Pooled>(rows: Matrix<'_, E>, to: &'a mut [Pair]) -> Matrix<'a, Pair> {
     let (count, pairs) = (rows.rows(), rows.cols().div_ceil(2));
     if rows.has_row_slices() {
-        run(RoundColumns { rows, to: &mut *to });
+        E::pair_columns(rows, MatrixMut::new(to, count, pairs));
         return Matrix::new(to, count, pairs);
     }
-    run(RoundRows {
-        rows: rows.transposed(),
-        width: count,
-        to: &mut *to,
-    });
+    E::pair_rows(rows.transposed(), MatrixMut::new(to, pairs, count));
     Matrix::new(to, pairs, count).transposed()
-}
-
-#[inline(always)]
-fn as_f32<E: Real>(x: E) -> f32 {
-    let x: f64 = x.into();
-    x as f32
-}
-
-/// Makes pairs of the numbers of two neighbouring rows: `[pairs, width]`. The rows are of at most this width.
-struct RoundRows<'a, E> {
-    rows: Matrix<'a, E>,
-    width: usize,
-    to: &'a mut [Pair],
-}
-
-impl<E: Real> Kernel for RoundRows<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    /// Plain loops, which the compiler vectorises.
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) {
-        let rows = self.rows;
-        for (pair, to) in self.to.chunks_exact_mut(self.width.max(1)).enumerate() {
-            let (to, rest) = to.split_at_mut(rows.cols());
-            rest.fill(Pair::new(0.0, 0.0));
-            let first = rows.row(2 * pair);
-            if 2 * pair + 1 == rows.rows() {
-                for (to, first) in to.iter_mut().zip(first) {
-                    *to = Pair::new(as_f32(*first), 0.0);
-                }
-                continue;
-            }
-            let second = rows.row(2 * pair + 1);
-            for ((to, first), second) in to.iter_mut().zip(first).zip(second) {
-                *to = Pair::new(as_f32(*first), as_f32(*second));
-            }
-        }
-    }
-}
-
-/// Makes pairs of neighbouring numbers of each row: `[rows, pairs]`.
-struct RoundColumns<'a, E> {
-    rows: Matrix<'a, E>,
-    to: &'a mut [Pair],
-}
-
-impl<E: Real> Kernel for RoundColumns<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    /// Plain loops, which the compiler vectorises.
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) {
-        let pairs = self.rows.cols().div_ceil(2);
-        let whole = self.rows.cols() / 2;
-        for (row, to) in self.to.chunks_exact_mut(pairs.max(1)).enumerate() {
-            let row = self.rows.row(row);
-            for (to, pair) in to.iter_mut().zip(row.chunks_exact(2)) {
-                *to = Pair::new(as_f32(pair[0]), as_f32(pair[1]));
-            }
-            if let (Some(to), Some(last)) = (to.get_mut(whole), row.get(2 * whole)) {
-                *to = Pair::new(as_f32(*last), 0.0);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -288,6 +288,20 @@ impl<'a, E> MatrixMut<'a, E> {
         self.start
     }
 
+    /// The same memory as numbers of another type.
+    ///
+    /// # Safety
+    /// Both types have the same size and alignment, and allow all bits.
+    pub(super) unsafe fn cast<F>(self) -> MatrixMut<'a, F> {
+        MatrixMut {
+            start: self.start.cast(),
+            rows: self.rows,
+            cols: self.cols,
+            row_stride: self.row_stride,
+            data: PhantomData,
+        }
+    }
+
     /// The same view with a shorter lifetime.
     pub fn reborrow(&mut self) -> MatrixMut<'_, E> {
         MatrixMut {

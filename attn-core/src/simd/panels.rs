@@ -105,12 +105,17 @@ impl<'a, E> Panels<'a, E> {
 
     /// The columns of a matrix, where they stand. `None` if the last vector is not whole, or the rows are not contiguous.
     pub fn in_place(x: Matrix<'a, E>) -> Option<Self> {
+        Self::in_place_with_columns(x, panel_columns::<E>())
+    }
+
+    /// [`in_place`](Self::in_place), in panels of so many columns, which are those of the [panels](panel_columns) of the sums.
+    pub fn in_place_with_columns(x: Matrix<'a, E>, width: usize) -> Option<Self> {
         let is_whole = x.cols().is_multiple_of(vector_columns::<E>());
         (is_whole && x.has_row_slices()).then(|| Self {
             numbers: x.numbers(),
             depth: x.rows(),
             stride: x.strides().0,
-            panel_stride: panel_columns::<E>(),
+            panel_stride: width,
         })
     }
 

@@ -244,7 +244,7 @@ impl<E: Pooled> Attention<'_, E> {
             for block in task.blocks {
                 self.backward_block(&queries, block, &mut task.d_q, &mut task.sums);
             }
-            task.d_q.finish();
+            task.d_q.finish(self.rounded_scale().unwrap_or(E::ONE));
         });
         self.finish_queries(&saved.q, &d_q, d.q, d.sums.query_gains);
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Attention, Coverage, HeadTransform, KeySource, Paged, ScoreSums, Sizes, SumLens, TileMask,
+    Attention, Coverage, HeadTransform, KeySource, PagedRows, ScoreSums, Sizes, SumLens, TileMask,
     TileOrigin, TileScore,
 };
 use crate::kernel::compiled::compiled;
@@ -42,8 +42,8 @@ compiled! {
         attention: &Attention<'_, E>,
         positions: Positions,
         q: Matrix<'_, E>,
-        keys: Paged<'_, E>,
-        values: Paged<'_, E>,
+        keys: PagedRows<'_, E>,
+        values: PagedRows<'_, E>,
         output: MatrixMut<'_, E>,
         lse: &mut [E],
     ) {

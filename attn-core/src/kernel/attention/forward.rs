@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::bf16_rows;
 use super::dropout_mask::DropoutMask;
 use super::heads::Heads;
 use super::layout::{equal_chunks, fill, some_cols};
@@ -24,6 +25,7 @@ use super::load::{LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::paged::{KeySource, Rows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
+use super::rounded::{MaskedPairs, PairPanel, RoundedKeys, multiply, round_queries, whole};
 use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::{Slopes, Sparse, Sparsify};
 use super::weight_rows::{MaskedDots, WeightRows};
@@ -31,13 +33,29 @@ use super::weights::{ApplyDropout, Divide, OnlineSoftmax, WriteLse};
 use super::{Attention, OutputGradients, Outputs, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{WriteMode, run};
+use crate::simd::{Initial, Pair, WriteMode, run};
 
 /// Beyond this number of values, those of all heads side by side are on more pages than the TLB holds.
 const FAR: usize = 2048;
 
-/// The transformed keys of a head, `[key, width]`, and their values, `[key, value_width]`.
-type KeysAndValues<'a, E> = (Rows<'a, E>, Rows<'a, E>);
+/// The operands of the products of a block of queries, after their transforms.
+#[derive(Clone, Copy)]
+enum Operands<'a, E> {
+    Whole {
+        /// `[queries, width]`
+        q: Matrix<'a, E>,
+        /// `[key, width]`
+        k: Rows<'a, E>,
+        /// `[key, value_width]`
+        v: Rows<'a, E>,
+    },
+    /// Rounded to bf16.
+    Rounded {
+        /// `[queries, pairs of the width]`
+        q: Matrix<'a, Pair>,
+        keys: &'a RoundedKeys,
+    },
+}
 
 /// A block of queries of a head, and its results.
 struct Block<'a, E> {
@@ -76,10 +94,10 @@ impl<E: Pooled> Attention<'_, E> {
         if self.talking.is_any() {
             return self.forward_talking(q, [k, v], to, lse);
         }
-        self.for_each_block(q, [k, v], to, lse, |queries, keys, block| {
+        self.for_each_block(q, [k, v], to, lse, |operands, block| {
             match self.normalizer.sparse() {
-                None => self.forward_block(queries, keys, block),
-                Some(sparse) => self.sparse_block(sparse, queries, keys, block),
+                None => self.forward_block(operands, block),
+                Some(sparse) => self.sparse_block(sparse, operands, block),
             }
         });
     }
@@ -107,21 +125,21 @@ impl<E: Pooled> Attention<'_, E> {
             layout: out.layout,
         };
         let keys = [k, v].map(KeySource::from);
-        self.for_each_block(q, keys, to.into(), &mut shares, |queries, keys, block| {
-            self.centre_block(sparse, queries, keys, block, d);
+        self.for_each_block(q, keys, to.into(), &mut shares, |operands, block| {
+            self.centre_block(sparse, operands, block, d);
         });
         let has_shares = d.weights.is_some() || d.lse.is_some();
         (centres, has_shares.then_some(shares))
     }
 
-    /// `body(queries, keys, block)` for every block of queries, with the transformed keys of its head.
+    /// `body(operands, block)` for every block of queries.
     fn for_each_block(
         &self,
         q: Heads<Matrix<'_, E>>,
         [k, v]: [KeySource<'_, E>; 2],
         to: Outputs<'_, E>,
         lse: &mut [E],
-        body: impl Fn(Matrix<'_, E>, KeysAndValues<'_, E>, Block<'_, E>) + Send + Sync,
+        body: impl Fn(Operands<'_, E>, Block<'_, E>) + Send + Sync,
     ) {
         let sizes = self.sizes;
         let group = sizes.group();
@@ -137,12 +155,25 @@ impl<E: Pooled> Attention<'_, E> {
                 let kv = i % kv_heads;
                 let [k, v] = [k, v].map(|x| x.of([sizes.batch, kv_heads], b, kv));
                 let of_sequence = self.of_sequence(b);
+                let load_queries = |block: &Block<'_, E>| {
+                    let q = q.of([sizes.batch, sizes.heads], b, block.head.h);
+                    of_sequence.load_queries(q, block)
+                };
+                let blocks = self.blocks(b, kv, results);
+                if let Some(scale) = self.rounded_scale() {
+                    let keys = &RoundedKeys::load(&of_sequence, kv, k, v);
+                    return self.for_each(1, blocks, |block| {
+                        let queries = round_queries(scale, load_queries(&block));
+                        let q = queries.read();
+                        body(Operands::Rounded { q, keys }, block);
+                    });
+                }
                 let keys = Keys::load(&of_sequence, kv, k);
                 let values = Values::load(&of_sequence, kv, v);
-                self.for_each(1, self.blocks(b, kv, results), |block| {
-                    let q = q.of([sizes.batch, sizes.heads], b, block.head.h);
-                    let queries = of_sequence.load_queries(q, &block);
-                    body(queries.read(), (keys.rows(), values.rows()), block);
+                self.for_each(1, blocks, |block| {
+                    let queries = load_queries(&block);
+                    let (q, k, v) = (queries.read(), keys.rows(), values.rows());
+                    body(Operands::Whole { q, k, v }, block);
                 });
             },
         );
@@ -207,21 +238,22 @@ impl<E: Pooled> Attention<'_, E> {
         transformed
     }
 
-    fn forward_block(&self, q: Matrix<'_, E>, keys: KeysAndValues<'_, E>, mut block: Block<'_, E>) {
+    fn forward_block(&self, operands: Operands<'_, E>, mut block: Block<'_, E>) {
+        let rows = block.queries.len();
         let mut weights = block.results.weights.take().map(WeightRows::new);
-        let mut scores = Panel::new(q.rows(), TILE.min(self.sizes.key));
+        let mut scores = Panel::new(rows, TILE.min(self.sizes.key));
         let mut running = OnlineSoftmaxState::new(self.normalizer, block.head.h);
         let mut sums = self.no_sums(&block);
         for tile in self.tiles(&block) {
-            let mut to = scores.reshape(q.rows(), tile.keys.len());
-            self.forward_scores(&tile, q, keys, &mut to);
+            let mut to = scores.reshape(rows, tile.keys.len());
+            self.forward_scores(&tile, operands, &mut to);
             run(OnlineSoftmax {
                 normalizer: self.normalizer,
                 scores: to,
                 running: &mut running,
                 sums: sums.write(),
             });
-            self.add_values(&tile, &mut scores, 0, keys, &mut sums);
+            self.add_values(&tile, &mut scores, 0, operands, &mut sums);
             if let Some(weights) = &mut weights {
                 weights.write(tile.keys, scores.read(), &running);
             }
@@ -232,21 +264,16 @@ impl<E: Pooled> Attention<'_, E> {
         finish(&running, &sums, block);
     }
 
-    fn sparse_block(
-        &self,
-        normalizer: Sparse,
-        q: Matrix<'_, E>,
-        keys: KeysAndValues<'_, E>,
-        mut block: Block<'_, E>,
-    ) {
+    fn sparse_block(&self, normalizer: Sparse, operands: Operands<'_, E>, mut block: Block<'_, E>) {
+        let rows = block.queries.len();
         let mut weights = block.results.weights.take().map(WeightRows::new);
         let tiles: Vec<Tile> = self.tiles(&block).collect();
         let visited = tiles.iter().map(|tile| tile.keys.len()).sum();
-        let mut scores = Panel::new(q.rows(), visited);
+        let mut scores = Panel::new(rows, visited);
         let mut rest = scores.write();
         for tile in &tiles {
             let (mut to, others) = rest.split_cols(tile.keys.len());
-            self.forward_scores(tile, q, keys, &mut to);
+            self.forward_scores(tile, operands, &mut to);
             rest = others;
         }
         let mut running = OnlineSoftmaxState::new(self.normalizer, block.head.h);
@@ -258,7 +285,7 @@ impl<E: Pooled> Attention<'_, E> {
         let mut sums = self.no_sums(&block);
         let mut first = 0;
         for tile in &tiles {
-            self.add_values(tile, &mut scores, first, keys, &mut sums);
+            self.add_values(tile, &mut scores, first, operands, &mut sums);
             let columns = first..first + tile.keys.len();
             first = columns.end;
             if let Some(weights) = &mut weights {
@@ -275,12 +302,12 @@ impl<E: Pooled> Attention<'_, E> {
     fn centre_block(
         &self,
         normalizer: Sparse,
-        q: Matrix<'_, E>,
-        keys: KeysAndValues<'_, E>,
+        operands: Operands<'_, E>,
         block: Block<'_, E>,
         d: &OutputGradients<'_, E>,
     ) {
-        let mut scores = Panel::new(q.rows(), TILE.min(self.sizes.key));
+        let rows = block.queries.len();
+        let mut scores = Panel::new(rows, TILE.min(self.sizes.key));
         let mut running = OnlineSoftmaxState::new(self.normalizer, block.head.h);
         let mut sums = self.no_sums(&block);
         let d_weights = d
@@ -289,15 +316,15 @@ impl<E: Pooled> Attention<'_, E> {
         let d_tau = d.lse.map(|d| self.rows(d, block.head, &block.queries));
         let mut shares = [E::ZERO; QUERIES];
         for tile in self.tiles(&block) {
-            let mut to = scores.reshape(q.rows(), tile.keys.len());
-            self.forward_scores(&tile, q, keys, &mut to);
+            let mut to = scores.reshape(rows, tile.keys.len());
+            self.forward_scores(&tile, operands, &mut to);
             run(Slopes {
                 normalizer,
                 tau: block.results.lse,
                 scores: to,
                 running: &mut running,
             });
-            self.add_values(&tile, &mut scores, 0, keys, &mut sums);
+            self.add_values(&tile, &mut scores, 0, operands, &mut sums);
             if let Some(d) = d_weights {
                 run(MaskedDots {
                     factors: scores.read(),
@@ -334,16 +361,30 @@ impl<E: Pooled> Attention<'_, E> {
     }
 
     /// Passes 1 and 2.
-    fn forward_scores(
-        &self,
-        tile: &Tile,
-        q: Matrix<'_, E>,
-        (k, _): KeysAndValues<'_, E>,
-        to: &mut MatrixMut<'_, E>,
-    ) {
-        k.with(tile.keys.clone(), |k| {
-            self.similarities(tile.head, q, k.transposed(), to.reborrow());
-        });
+    fn forward_scores(&self, tile: &Tile, operands: Operands<'_, E>, to: &mut MatrixMut<'_, E>) {
+        match operands {
+            Operands::Whole { q, k, .. } => {
+                let is_read = match self.similarity {
+                    Similarity::Dot { scale } if q.rows() == 1 => {
+                        k.for_bf16_parts(tile.keys.clone(), |first, k| {
+                            let to = &mut to.row_mut(0)[first..first + k.rows()];
+                            bf16_rows::dots(scale, q.row(0), k, to);
+                        })
+                    }
+                    _ => false,
+                };
+                if !is_read {
+                    k.with(tile.keys.clone(), |k| {
+                        self.similarities(tile.head, q, k.transposed(), to.reborrow());
+                    });
+                }
+            }
+            Operands::Rounded { q, keys } => {
+                let end = tile.keys.start + whole(tile.keys.len());
+                let columns = keys.columns().some_cols(tile.keys.start..end);
+                multiply(to.reborrow(), Initial::Zero, q, columns);
+            }
+        }
         self.score(tile, to);
     }
 
@@ -353,7 +394,7 @@ impl<E: Pooled> Attention<'_, E> {
         tile: &Tile,
         weights: &mut Panel<E>,
         first: usize,
-        (_, v): KeysAndValues<'_, E>,
+        operands: Operands<'_, E>,
         sums: &mut Panel<E>,
     ) {
         let columns = first..first + tile.keys.len();
@@ -364,14 +405,30 @@ impl<E: Pooled> Attention<'_, E> {
                 weights: some_cols(weights.write(), columns.clone()),
             });
         }
-        let weights = MaskedWeights {
-            mask: self.mask,
-            tile,
-            matrix: weights.read().some_cols(columns),
-        };
-        v.with(tile.keys.clone(), |values| {
-            weights.matmul(E::ONE, values, sums.write(), WriteMode::Add);
-        });
+        let (mask, matrix) = (self.mask, weights.read().some_cols(columns));
+        match operands {
+            Operands::Whole { v, .. } => {
+                // Where a key is masked, its values may be NaN.
+                let is_read = matrix.rows() == 1 && !tile.is_partial();
+                let is_read = is_read
+                    && v.for_bf16_parts(tile.keys.clone(), |first, v| {
+                        let weights = &matrix.row(0)[first..first + v.rows()];
+                        bf16_rows::add_weighted(weights, v, sums.write().row_mut(0));
+                    });
+                if !is_read {
+                    v.with(tile.keys.clone(), |values| {
+                        let weights = MaskedWeights { mask, tile, matrix };
+                        weights.matmul(E::ONE, values, sums.write(), WriteMode::Add);
+                    });
+                }
+            }
+            Operands::Rounded { keys, .. } => {
+                let weights = PairPanel::of_columns(matrix);
+                let pairs = tile.keys.start / 2..tile.keys.end.div_ceil(2);
+                let values = keys.values().some_rows(pairs);
+                MaskedPairs { mask, tile }.add_matmul(weights.read(), values, sums.write());
+            }
+        }
     }
 }
 

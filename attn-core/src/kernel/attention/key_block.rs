@@ -17,14 +17,15 @@ use super::layout::{fill, some_cols, some_rows};
 use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::plan::{QUERIES, Tile, chunks, tiles};
-use super::queries::{Block, Queries, TaskQueryGradients};
+use super::queries::{Block, BlockVectors, Queries, TaskQueryGradients};
+use super::rounded::{Loaded, MaskedPairs, PairPanel, multiply, whole};
 use super::sums::TaskSums;
 use super::weights::Differentiate;
-use super::{Attention, ScoreSums, Similarity};
+use super::{Attention, HeadTransform, ScoreSums, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
-use crate::simd::{Threads, WriteMode, product, run};
+use crate::simd::{Initial, Pair, Threads, WriteMode, product, run};
 
 /// Keys and values of a head, and their gradients.
 pub(super) struct KeyBlock<'a, E> {
@@ -45,16 +46,64 @@ pub(super) struct KeyBlock<'a, E> {
 struct Keys<'a, E: Pooled> {
     /// The inputs, and the gradients of the values.
     given: KeyBlock<'a, E>,
-    /// `[keys, width]`
-    rows: Panel<E>,
-    /// `[width, keys]`
-    columns: Panel<E>,
-    /// The values, `[value_width, keys]`.
-    value_columns: Panel<E>,
+    vectors: Vectors<E>,
     /// The gradient of the keys: in the layout of `rows`, or of `columns` if the similarity is additive.
     d: Panel<E>,
     /// The gradient of the values, `[keys, value_width]`.
     d_values: Panel<E>,
+}
+
+/// The transformed keys and values in the layouts of the products.
+enum Vectors<E: Pooled> {
+    Whole {
+        /// `[keys, width]`
+        rows: Panel<E>,
+        /// `[width, keys]`
+        columns: Panel<E>,
+        /// The values, `[value_width, keys]`.
+        value_columns: Panel<E>,
+    },
+    /// Rounded to bf16.
+    Rounded {
+        /// `[pairs of keys, width]`
+        rows: PairPanel,
+        /// `[pairs of the width, keys]`
+        columns: PairPanel,
+        /// The values, `[pairs of the value_width, keys]`.
+        value_columns: PairPanel,
+    },
+}
+
+impl<E: Pooled> Vectors<E> {
+    /// Keys and values of a head, of which the first has the position `first`.
+    fn load(
+        key: &HeadTransform<'_, E>,
+        value: &HeadTransform<'_, E>,
+        [k, v]: [Matrix<'_, E>; 2],
+        first: usize,
+    ) -> Self {
+        let mut rows = Panel::new(k.rows(), k.cols());
+        run(LoadRows {
+            transform: key,
+            x: k,
+            first,
+            to: rows.write(),
+        });
+        let mut columns = Panel::new(k.cols(), k.rows());
+        transpose(rows.read(), columns.write());
+        let mut value_columns = Panel::new(v.cols(), v.rows());
+        run(LoadColumns {
+            transform: value,
+            x: v,
+            first,
+            to: value_columns.write(),
+        });
+        Self::Whole {
+            rows,
+            columns,
+            value_columns,
+        }
+    }
 }
 
 /// Buffers for the pairs of a tile, `[queries, keys]`.
@@ -65,6 +114,15 @@ struct Pairs<E: Pooled> {
     weights: Panel<E>,
     /// The gradient of the weights, then of the scores, then of the similarities.
     d: Panel<E>,
+}
+
+/// Why the vectors of queries and those of keys are both rounded, or neither are.
+const ONE_DTYPE: &str = "an attention has one dtype";
+
+/// Some columns, and those behind them in the last vector.
+fn whole_columns<'a>(x: &'a PairPanel, columns: &Range<usize>) -> Matrix<'a, Pair> {
+    let end = columns.start + whole(columns.len());
+    x.read().some_cols(columns.start..end)
 }
 
 impl<E: Pooled> Attention<'_, E> {
@@ -121,34 +179,52 @@ impl<E: Pooled> Attention<'_, E> {
             pairs,
             sums.score(tile),
         );
-        let of = |matrix| MaskedWeights {
-            mask: self.mask,
-            tile,
-            matrix,
-        };
         let d_values = some_rows(keys.d_values.write(), columns.clone());
-        of(pairs.weights.read()).transposed_matmul(E::ONE, queries.d_out, d_values, WriteMode::Add);
-        match self.similarity {
-            Similarity::Dot { scale } => {
-                let d = of(pairs.d.read());
-                let d_k = some_rows(keys.d.write(), columns.clone());
-                d.transposed_matmul(scale, queries.rows, d_k, WriteMode::Add);
-                d.matmul(
-                    scale,
-                    keys.rows.read().some_rows(columns),
-                    d_q,
-                    WriteMode::Add,
-                );
+        match (&keys.vectors, queries.vectors) {
+            (
+                Vectors::Whole {
+                    rows, columns: kt, ..
+                },
+                BlockVectors::Whole { rows: q, d_out },
+            ) => {
+                let of = |matrix| MaskedWeights {
+                    mask: self.mask,
+                    tile,
+                    matrix,
+                };
+                let weights = of(pairs.weights.read());
+                weights.transposed_matmul(E::ONE, d_out, d_values, WriteMode::Add);
+                match self.similarity {
+                    Similarity::Dot { scale } => {
+                        let d = of(pairs.d.read());
+                        let d_k = some_rows(keys.d.write(), columns.clone());
+                        d.transposed_matmul(scale, q, d_k, WriteMode::Add);
+                        d.matmul(scale, rows.read().some_rows(columns), d_q, WriteMode::Add);
+                    }
+                    Similarity::Additive { w } => run(AdditiveGradients {
+                        q,
+                        kt: kt.read().some_cols(columns.clone()),
+                        w: w.row(tile.head.h),
+                        d: pairs.d.read(),
+                        d_q,
+                        d_kt: some_cols(keys.d.write(), columns),
+                        d_w: sums.w(tile),
+                    }),
+                }
             }
-            Similarity::Additive { w } => run(AdditiveGradients {
-                q: queries.rows,
-                kt: keys.columns.read().some_cols(columns.clone()),
-                w: w.row(tile.head.h),
-                d: pairs.d.read(),
-                d_q,
-                d_kt: some_cols(keys.d.write(), columns),
-                d_w: sums.w(tile),
-            }),
+            (Vectors::Rounded { rows, .. }, BlockVectors::Rounded { rows: q, d_out }) => {
+                let mask = self.mask;
+                let masked = MaskedPairs { mask, tile };
+                let weights = PairPanel::of_rows(pairs.weights.read());
+                masked.add_transposed_matmul(weights.read(), d_out.depths, d_values);
+                let d = PairPanel::of_rows(pairs.d.read());
+                let d_k = some_rows(keys.d.write(), columns.clone());
+                masked.add_transposed_matmul(d.read(), q.depths, d_k);
+                let d = PairPanel::of_columns(pairs.d.read());
+                let of_keys = columns.start / 2..columns.end.div_ceil(2);
+                masked.add_matmul(d.read(), rows.read().some_rows(of_keys), d_q);
+            }
+            _ => unreachable!("{ONE_DTYPE}"),
         }
     }
 
@@ -166,8 +242,17 @@ impl<E: Pooled> Attention<'_, E> {
         let cols = tile.keys.len();
         let mut scores = pairs.weights.reshape(rows, cols);
         let mut d = pairs.d.reshape(rows, cols);
-        let kt = keys.columns.read().some_cols(columns.clone());
-        self.similarities(tile.head, queries.rows, kt, scores.reborrow());
+        match (&keys.vectors, queries.vectors) {
+            (Vectors::Whole { columns: kt, .. }, BlockVectors::Whole { rows, .. }) => {
+                let kt = kt.read().some_cols(columns.clone());
+                self.similarities(tile.head, rows, kt, scores.reborrow());
+            }
+            (Vectors::Rounded { columns: kt, .. }, BlockVectors::Rounded { rows, .. }) => {
+                let kt = whole_columns(kt, &columns);
+                multiply(scores.reborrow(), Initial::Zero, rows.rows, kt);
+            }
+            _ => unreachable!("{ONE_DTYPE}"),
+        }
         if self.score.is_some() {
             let mut similarities = pairs.similarities.reshape(rows, cols);
             for row in 0..rows {
@@ -175,7 +260,6 @@ impl<E: Pooled> Attention<'_, E> {
             }
         }
         self.score(tile, &mut scores);
-        let vt = keys.value_columns.read().some_cols(columns);
         let into = match queries.d_weights {
             None => WriteMode::Overwrite,
             Some(d_weights) => {
@@ -186,7 +270,17 @@ impl<E: Pooled> Attention<'_, E> {
                 WriteMode::Add
             }
         };
-        product(d.reborrow(), into, E::ONE, queries.d_out, vt, Threads::One);
+        match (&keys.vectors, queries.vectors) {
+            (Vectors::Whole { value_columns, .. }, BlockVectors::Whole { d_out, .. }) => {
+                let vt = value_columns.read().some_cols(columns);
+                product(d.reborrow(), into, E::ONE, d_out, vt, Threads::One);
+            }
+            (Vectors::Rounded { value_columns, .. }, BlockVectors::Rounded { d_out, .. }) => {
+                let vt = whole_columns(value_columns, &columns);
+                multiply(d.reborrow(), into.into(), d_out.rows, vt);
+            }
+            _ => unreachable!("{ONE_DTYPE}"),
+        }
         run(Differentiate {
             normalizer: self.normalizer,
             dropper: self.dropout.map(DropoutMask::new),
@@ -210,42 +304,42 @@ impl<'a, E: Pooled> Keys<'a, E> {
         let keys = given.range.len();
         let width = k.cols();
         let value_width = v.cols();
-        let mut loaded = Self {
-            given,
-            rows: Panel::new(keys, width),
-            columns: Panel::new(width, keys),
-            value_columns: Panel::new(value_width, keys),
-            d: match attention.similarity {
-                Similarity::Dot { .. } => Panel::new(keys, width),
-                Similarity::Additive { .. } => Panel::new(width, keys),
-            },
-            d_values: Panel::new(keys, value_width),
+        let kv = given.kv;
+        let first = given.range.start;
+        let [key, value] = [(&attention.key, width), (&attention.value, value_width)]
+            .map(|(transform, width)| transform.of_head(kv, width));
+        let vectors = match attention.rounded_scale() {
+            None => Vectors::load(&key, &value, [k, v], first),
+            Some(_) => {
+                let [k, v] = [(&key, k), (&value, v)].map(|(how, x)| Loaded::new(how, x, first));
+                Vectors::Rounded {
+                    rows: PairPanel::of_rows(k.rows()),
+                    columns: PairPanel::of_transpose(k.rows()),
+                    value_columns: PairPanel::of_transpose(v.rows()),
+                }
+            }
         };
-        let kv = loaded.given.kv;
-        let first = loaded.given.range.start;
-        run(LoadRows {
-            transform: &attention.key.of_head(kv, width),
-            x: k,
-            first,
-            to: loaded.rows.write(),
-        });
-        transpose(loaded.rows.read(), loaded.columns.write());
-        run(LoadColumns {
-            transform: &attention.value.of_head(kv, value_width),
-            x: v,
-            first,
-            to: loaded.value_columns.write(),
-        });
-        fill(loaded.d.write(), E::ZERO);
-        fill(loaded.d_values.write(), E::ZERO);
-        loaded
+        let mut d = match attention.similarity {
+            Similarity::Dot { .. } => Panel::new(keys, width),
+            Similarity::Additive { .. } => Panel::new(width, keys),
+        };
+        let mut d_values = Panel::new(keys, value_width);
+        fill(d.write(), E::ZERO);
+        fill(d_values.write(), E::ZERO);
+        Self {
+            given,
+            vectors,
+            d,
+            d_values,
+        }
     }
 
     /// Writes the gradients of the keys. Adds the gradient of the gain of the keys' norm to `d_gain`.
     fn finish(mut self, attention: &Attention<'_, E>, d_gain: &mut [E]) {
         if let Similarity::Additive { .. } = attention.similarity {
-            transpose(self.d.read(), self.rows.write());
-            self.d = self.rows;
+            let mut rows = Panel::new(self.given.range.len(), self.given.k.cols());
+            transpose(self.d.read(), rows.write());
+            self.d = rows;
         }
         run(BackwardRows {
             transform: &attention.key.of_head(self.given.kv, self.given.k.cols()),

@@ -81,7 +81,7 @@ impl<E: Pooled> MaskedWeights<'_, E> {
             finite.read(),
             Threads::One,
         );
-        let hidden = self.hidden();
+        let hidden = hidden(self.mask, self.tile);
         let hidden = orient(hidden.read());
         for row in non_finite {
             for i in 0..to.rows() {
@@ -91,16 +91,14 @@ impl<E: Pooled> MaskedWeights<'_, E> {
             }
         }
     }
+}
 
-    /// 0 where a query attends to a key, -∞ where it does not.
-    fn hidden(&self) -> Panel<E> {
-        let rows = self.matrix.rows();
-        let cols = self.matrix.cols();
-        let mut hidden = Panel::new(rows, cols);
-        fill(hidden.write(), E::ZERO);
-        self.mask.hide(self.tile.origin(), &mut hidden.write());
-        hidden
-    }
+/// 0 where a query attends to a key, -∞ where it does not: `[queries, keys]`.
+pub(super) fn hidden<E: Pooled>(mask: &dyn TileMask<E>, tile: &Tile) -> Panel<E> {
+    let mut hidden = Panel::new(tile.queries.len(), tile.keys.len());
+    fill(hidden.write(), E::ZERO);
+    mask.hide(tile.origin(), &mut hidden.write());
+    hidden
 }
 
 /// A copy with zeros in these rows.

@@ -4,6 +4,7 @@
 
 mod additive;
 mod backward;
+mod bf16_rows;
 mod decode;
 mod dropout_mask;
 mod entry;
@@ -27,6 +28,7 @@ mod queries;
 mod rope;
 mod rotary;
 mod rotation;
+mod rounded;
 mod scores;
 mod softmax_state;
 mod sparse;
@@ -40,13 +42,14 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
+pub use bf16_rows::{round_rows, widen_rows};
 pub use decode::{DecodeKernels, Positions, decode};
 pub use entry::AttentionKernels;
 pub use head_transform::{HeadTransforms, head_transform, head_transform_backward};
 pub use heads::{HeadLayout, Heads};
 pub use key_numbers::{KeyNumbers, PAGE_NUMBERS, PagedNumbers};
 pub use mask_blocks::{MaskBlocks, mask_density};
-pub use paged::{KeySource, PAGE_ROWS, Page, Paged};
+pub use paged::{KeySource, PAGE_ROWS, Page, Paged, PagedRows};
 pub use pair_mask::{Attends, PairMask, PairTensor};
 pub use pair_score::{PairFunction, PairGradients, PairScore, PairScores};
 pub use pair_traits::{

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Heads;
+use super::bf16_rows::widen_rows;
 use super::heads::HeadLayout;
 use super::plan::TILE;
 use crate::kernel::panel::Panel;
@@ -73,7 +74,7 @@ impl<'a, E> Paged<'a, E> {
     }
 
     /// These rows, up to the end of the page that the first one is in.
-    fn in_page(&self, rows: Range<usize>) -> Matrix<'a, E> {
+    pub(crate) fn in_page(&self, rows: Range<usize>) -> Matrix<'a, E> {
         let page = rows.start / self.rows_of_page;
         let start = rows.start % self.rows_of_page;
         let end = self.rows_of_page.min(start + rows.len());
@@ -83,13 +84,71 @@ impl<'a, E> Paged<'a, E> {
     }
 }
 
+impl<N: Copy> Paged<'_, N> {
+    /// Calls `body(first, part)` for the parts of a range of rows that are in one page, each with the number of its first row among them.
+    fn for_parts(&self, rows: Range<usize>, mut body: impl FnMut(usize, Matrix<'_, N>)) {
+        let mut next = rows.start;
+        while next < rows.end {
+            let part = self.in_page(next..rows.end);
+            body(next - rows.start, part);
+            next += part.rows();
+        }
+    }
+}
+
+/// Rows in pages, of numbers of the model or rounded to bf16.
+#[derive(Debug)]
+pub enum PagedRows<'a, E> {
+    /// Of the model.
+    Model(Paged<'a, E>),
+    /// Rounded.
+    Bf16(Paged<'a, u16>),
+}
+
+impl<E> Clone for PagedRows<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for PagedRows<'_, E> {}
+
+impl<E> PagedRows<'_, E> {
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Model(paged) => paged.rows,
+            Self::Bf16(paged) => paged.rows,
+        }
+    }
+
+    fn cols(&self) -> usize {
+        match self {
+            Self::Model(paged) => paged.cols,
+            Self::Bf16(paged) => paged.cols,
+        }
+    }
+
+    /// A range of columns.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    pub fn some_cols(self, range: Range<usize>) -> Self {
+        match self {
+            Self::Model(paged) => Self::Model(paged.some_cols(range)),
+            Self::Bf16(paged) => Self::Bf16(paged.some_cols(range)),
+        }
+    }
+}
+
 /// The keys or values of a head, `[key, width]`.
 #[derive(Debug)]
 pub(super) enum Rows<'a, E> {
     /// They stand in one matrix.
     Matrix(Matrix<'a, E>),
     /// They stand in pages.
-    Paged(Paged<'a, E>),
+    Paged(PagedRows<'a, E>),
 }
 
 impl<E> Clone for Rows<'_, E> {
@@ -104,14 +163,14 @@ impl<E: Pooled> Rows<'_, E> {
     pub(super) fn rows(&self) -> usize {
         match self {
             Self::Matrix(matrix) => matrix.rows(),
-            Self::Paged(paged) => paged.rows,
+            Self::Paged(paged) => paged.rows(),
         }
     }
 
     pub(super) fn cols(&self) -> usize {
         match self {
             Self::Matrix(matrix) => matrix.cols(),
-            Self::Paged(paged) => paged.cols,
+            Self::Paged(paged) => paged.cols(),
         }
     }
 
@@ -119,33 +178,55 @@ impl<E: Pooled> Rows<'_, E> {
     pub(super) fn is_contiguous(&self) -> bool {
         match self {
             Self::Matrix(matrix) => matrix.is_contiguous(),
-            Self::Paged(paged) => paged.cols == paged.width,
+            Self::Paged(PagedRows::Model(paged)) => paged.cols == paged.width,
+            Self::Paged(PagedRows::Bf16(_)) => false,
         }
     }
 
-    /// Calls `body` with a range of rows. Rows of several pages are copied for it, since a product of fewer rows may sum in another order.
+    /// Calls `body(first, part)` for parts of a range of rows, if they are in bf16. Returns whether they are.
+    pub(super) fn for_bf16_parts(
+        &self,
+        rows: Range<usize>,
+        body: impl FnMut(usize, Matrix<'_, u16>),
+    ) -> bool {
+        match self {
+            Self::Paged(PagedRows::Bf16(paged)) => {
+                paged.for_parts(rows, body);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Calls `body` with a range of rows. Rows of several pages are copied for it, since a product of fewer rows may sum in another order, and those
+    /// in bf16 are widened.
     pub(super) fn with<R>(&self, rows: Range<usize>, body: impl FnOnce(Matrix<'_, E>) -> R) -> R {
         let paged = match self {
             Self::Matrix(matrix) => return body(matrix.some_rows(rows)),
             Self::Paged(paged) => paged,
         };
-        let first = match rows.is_empty() {
-            true => Matrix::new(&[], 0, paged.cols),
-            false => paged.in_page(rows.clone()),
-        };
-        if first.rows() == rows.len() {
-            return body(first);
-        }
-        let mut copy = Panel::new(rows.len(), paged.cols);
-        let mut to = copy.write();
-        let mut next = rows.start;
-        while next < rows.end {
-            let part = paged.in_page(next..rows.end);
-            for row in 0..part.rows() {
-                to.row_mut(next - rows.start + row)
-                    .copy_from_slice(part.row(row));
+        if let PagedRows::Model(paged) = paged {
+            let first = match rows.is_empty() {
+                true => Matrix::new(&[], 0, paged.cols),
+                false => paged.in_page(rows.clone()),
+            };
+            if first.rows() == rows.len() {
+                return body(first);
             }
-            next += part.rows();
+        }
+        let mut copy = Panel::new(rows.len(), self.cols());
+        let mut to = copy.write();
+        match paged {
+            PagedRows::Model(paged) => paged.for_parts(rows, |first, part| {
+                for row in 0..part.rows() {
+                    to.row_mut(first + row).copy_from_slice(part.row(row));
+                }
+            }),
+            PagedRows::Bf16(paged) => paged.for_parts(rows, |first, part| {
+                let end = first + part.rows();
+                let (to, _) = to.reborrow().split_rows(end);
+                widen_rows(part, to.split_rows(first).1);
+            }),
         }
         body(copy.read())
     }
@@ -157,7 +238,7 @@ pub enum KeySource<'a, E> {
     /// In one matrix.
     Heads(Heads<Matrix<'a, E>>),
     /// The vectors of one sequence, with the heads side by side, in pages.
-    Paged(Paged<'a, E>),
+    Paged(PagedRows<'a, E>),
 }
 
 impl<'a, E, T: Into<Heads<Matrix<'a, E>>>> From<T> for KeySource<'a, E> {
@@ -171,7 +252,7 @@ impl<'a, E> KeySource<'a, E> {
     pub(super) fn shape(&self) -> (HeadLayout, (usize, usize)) {
         match self {
             Self::Heads(heads) => (heads.layout, (heads.matrix.rows(), heads.matrix.cols())),
-            Self::Paged(paged) => (HeadLayout::SideBySide, (paged.rows, paged.cols)),
+            Self::Paged(paged) => (HeadLayout::SideBySide, (paged.rows(), paged.cols())),
         }
     }
 
@@ -180,7 +261,7 @@ impl<'a, E> KeySource<'a, E> {
         match self {
             Self::Heads(heads) => Rows::Matrix(heads.of(of, b, h)),
             Self::Paged(paged) => {
-                let width = paged.cols / of[1];
+                let width = paged.cols() / of[1];
                 Rows::Paged(paged.some_cols(h * width..(h + 1) * width))
             }
         }
@@ -207,7 +288,7 @@ mod tests {
         let pages = pages();
         let whole: Vec<f32> = (0..36).map(|i| i as f32).collect();
         let whole = Matrix::new(&whole, 9, 4);
-        let keys = KeySource::Paged(Paged::new(&pages, 3, 4, 7));
+        let keys = KeySource::Paged(PagedRows::Model(Paged::new(&pages, 3, 4, 7)));
         assert_eq!(keys.shape(), (HeadLayout::SideBySide, (7, 4)));
         for head in 0..2 {
             let rows = keys.of([1, 2], 0, head);

@@ -6,11 +6,12 @@ use super::head_major::HeadMajor;
 use super::heads::some_rows_of;
 use super::load::LoadHeads;
 use super::plan::{Head, QUERIES, QUERIES_PER_TASK, Tile, chunks};
+use super::rounded::{RoundedHeads, RoundedRows};
 use super::sums::sum_into;
 use super::weights::{RowDots, SinkGradients};
 use super::{Attention, HeadTransform, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::run;
+use crate::simd::{call, run};
 
 /// The inputs of the backward pass of a sequence, as in [`Attention::backward`], with a matrix for every head.
 pub(super) struct Saved<'a, E> {
@@ -36,10 +37,7 @@ pub(super) struct Saved<'a, E> {
 /// The inputs of a backward pass, per query.
 pub(super) struct Queries<'a, E: Pooled> {
     sizes: Sizes,
-    /// The transformed queries.
-    rows: HeadMajor<E>,
-    /// The gradient of the output.
-    d_out: HeadMajor<E>,
+    vectors: Vectors<E>,
     /// `[heads, query]`
     lse: &'a [E],
     /// `δ`: `Σ dout * out` and what other gradients add to that, `[query, heads]`.
@@ -50,12 +48,37 @@ pub(super) struct Queries<'a, E: Pooled> {
     shares: Option<&'a [E]>,
 }
 
+/// The transformed queries and the gradient of the output.
+enum Vectors<E: Pooled> {
+    Whole {
+        rows: HeadMajor<E>,
+        d_out: HeadMajor<E>,
+    },
+    /// Rounded to bf16, the queries times the scale.
+    Rounded {
+        rows: RoundedHeads,
+        d_out: RoundedHeads,
+    },
+}
+
+/// The same of a block of queries of a head.
+#[derive(Clone, Copy)]
+pub(super) enum BlockVectors<'a, E> {
+    Whole {
+        /// `[queries, width]`
+        rows: Matrix<'a, E>,
+        /// `[queries, value_width]`
+        d_out: Matrix<'a, E>,
+    },
+    Rounded {
+        rows: RoundedRows<'a>,
+        d_out: RoundedRows<'a>,
+    },
+}
+
 /// The inputs of a backward pass for a block of queries of a head.
 pub(super) struct Block<'a, E> {
-    /// `[queries, width]`
-    pub rows: Matrix<'a, E>,
-    /// `[queries, value_width]`
-    pub d_out: Matrix<'a, E>,
+    pub vectors: BlockVectors<'a, E>,
     /// `[queries]`
     pub lse: &'a [E],
     delta: [E; QUERIES],
@@ -73,53 +96,22 @@ impl<E> Block<'_, E> {
 impl<'a, E: Pooled> Queries<'a, E> {
     pub(super) fn load(attention: &Attention<'_, E>, saved: &Saved<'a, E>) -> Self {
         let sizes = attention.sizes;
-        let mut loaded = Self {
+        let mut delta = Buffer::uninit(sizes.query * sizes.heads);
+        let to = MatrixMut::new(&mut delta, sizes.query, sizes.heads);
+        let to = to.row_chunks(QUERIES_PER_TASK);
+        let tasks = chunks(0..sizes.query, QUERIES_PER_TASK).zip(to);
+        let vectors = match attention.rounded_scale() {
+            None => Vectors::load(attention, saved, tasks),
+            Some(scale) => Vectors::load_rounded(attention, scale, saved, tasks),
+        };
+        Self {
             sizes,
-            rows: HeadMajor::uninit(sizes.heads, sizes.query, sizes.width),
-            d_out: HeadMajor::uninit(sizes.heads, sizes.query, sizes.value_width),
+            vectors,
             lse: saved.lse,
+            delta,
             d_weights: saved.d_weights,
             shares: saved.shares,
-            delta: Buffer::uninit(sizes.query * sizes.heads),
-        };
-        let delta = MatrixMut::new(&mut loaded.delta, sizes.query, sizes.heads);
-        let to = loaded
-            .rows
-            .row_chunks(QUERIES_PER_TASK)
-            .zip(loaded.d_out.row_chunks(QUERIES_PER_TASK));
-        let tasks = chunks(0..sizes.query, QUERIES_PER_TASK)
-            .zip(to.zip(delta.row_chunks(QUERIES_PER_TASK)));
-        attention.for_each(
-            sizes.kv_heads,
-            tasks,
-            |(range, ((to_rows, to_d_out), to_delta))| {
-                let first = range.start;
-                let [q, out, d_out] =
-                    [&saved.q, &saved.out, &saved.d_out].map(|x| some_rows_of(x, &range));
-                run(LoadHeads {
-                    transform: &attention.query,
-                    x: q,
-                    first,
-                    to: to_rows,
-                });
-                run(LoadHeads {
-                    transform: &HeadTransform::default(),
-                    x: d_out.clone(),
-                    first,
-                    to: to_d_out,
-                });
-                run(RowDots {
-                    out,
-                    d_out,
-                    shares: saved.shares.map(|shares| {
-                        let shares = Matrix::new(shares, sizes.heads, sizes.query);
-                        shares.some_cols(range)
-                    }),
-                    to: to_delta,
-                });
-            },
-        );
-        loaded
+        }
     }
 
     /// The part of a sequence in the gradient of the sinks, `[heads]`.
@@ -147,13 +139,117 @@ impl<'a, E: Pooled> Queries<'a, E> {
             *delta = self.delta[row * heads + head.h];
         }
         Block {
-            rows: self.rows.of(head.h).some_rows(range.clone()),
-            d_out: self.d_out.of(head.h).some_rows(range.clone()),
+            vectors: match &self.vectors {
+                Vectors::Whole { rows, d_out } => BlockVectors::Whole {
+                    rows: rows.of(head.h).some_rows(range.clone()),
+                    d_out: d_out.of(head.h).some_rows(range.clone()),
+                },
+                Vectors::Rounded { rows, d_out } => BlockVectors::Rounded {
+                    rows: rows.of(head.h, range.clone()),
+                    d_out: d_out.of(head.h, range.clone()),
+                },
+            },
             d_weights: self.d_weights.map(|d| attention.pairs(d, head, &range)),
             lse: &self.lse[head.h * query..][range],
             delta,
         }
     }
+}
+
+impl<E: Pooled> Vectors<E> {
+    /// Loads the queries and gradients of every task, which has `[queries, heads]` of `δ` to write.
+    fn load<'t>(
+        attention: &Attention<'_, E>,
+        saved: &Saved<'_, E>,
+        tasks: impl Iterator<Item = (Range<usize>, MatrixMut<'t, E>)>,
+    ) -> Self {
+        let Sizes { heads, query, .. } = attention.sizes;
+        let mut rows = HeadMajor::uninit(heads, query, attention.sizes.width);
+        let mut d_out = HeadMajor::uninit(heads, query, attention.sizes.value_width);
+        let to = rows
+            .row_chunks(QUERIES_PER_TASK)
+            .zip(d_out.row_chunks(QUERIES_PER_TASK));
+        attention.for_each(
+            attention.sizes.kv_heads,
+            tasks.zip(to),
+            |((range, delta), (rows, d_out))| {
+                load_queries(attention, saved, &range, rows);
+                run(LoadHeads {
+                    transform: &HeadTransform::default(),
+                    x: some_rows_of(&saved.d_out, &range),
+                    first: range.start,
+                    to: d_out,
+                });
+                write_delta(saved, range, delta);
+            },
+        );
+        Self::Whole { rows, d_out }
+    }
+
+    /// [`load`](Self::load), rounded to bf16.
+    fn load_rounded<'t>(
+        attention: &Attention<'_, E>,
+        scale: E,
+        saved: &Saved<'_, E>,
+        tasks: impl Iterator<Item = (Range<usize>, MatrixMut<'t, E>)>,
+    ) -> Self {
+        let Sizes {
+            heads,
+            query,
+            width,
+            value_width,
+            ..
+        } = attention.sizes;
+        let mut rows = RoundedHeads::uninit(heads, query, width);
+        let mut d_out = RoundedHeads::uninit(heads, query, value_width);
+        let to = rows
+            .row_chunks(QUERIES_PER_TASK)
+            .zip(d_out.row_chunks(QUERIES_PER_TASK));
+        attention.for_each(
+            attention.sizes.kv_heads,
+            tasks.zip(to),
+            |((range, delta), (to_rows, to_d_out))| {
+                let mut rows = HeadMajor::uninit(heads, range.len(), width);
+                load_queries(attention, saved, &range, rows.heads().collect());
+                let pairs = to_rows.into_iter().zip(rows.heads());
+                pairs.for_each(|(to, rows)| to.write_scaled(scale, rows));
+                let d_out = some_rows_of(&saved.d_out, &range);
+                let pairs = to_d_out.into_iter().zip(d_out);
+                pairs.for_each(|(to, d_out)| to.write(d_out));
+                write_delta(saved, range, delta);
+            },
+        );
+        Self::Rounded { rows, d_out }
+    }
+}
+
+/// Loads a range of queries, transformed, `[queries, width]` for every head.
+fn load_queries<E: Pooled>(
+    attention: &Attention<'_, E>,
+    saved: &Saved<'_, E>,
+    range: &Range<usize>,
+    to: Vec<MatrixMut<'_, E>>,
+) {
+    run(LoadHeads {
+        transform: &attention.query,
+        x: some_rows_of(&saved.q, range),
+        first: range.start,
+        to,
+    });
+}
+
+/// Writes `δ` of a range of queries, `[queries, heads]`.
+fn write_delta<E: Pooled>(saved: &Saved<'_, E>, range: Range<usize>, to: MatrixMut<'_, E>) {
+    let heads = to.cols();
+    let query = saved.lse.len().checked_div(heads).unwrap_or(0);
+    run(RowDots {
+        out: some_rows_of(&saved.out, &range),
+        d_out: some_rows_of(&saved.d_out, &range),
+        shares: saved
+            .shares
+            .map(|shares| Matrix::new(shares, heads, query).some_cols(range)),
+        to,
+    });
 }
 
 /// The gradients of the transformed queries of a sequence. Every key head has one part per task, with the query heads that read
@@ -239,15 +335,18 @@ impl<E: Pooled> TaskQueryGradients<'_, E> {
         MatrixMut::new(memory, tile.queries.len(), width)
     }
 
-    /// Writes zeros to the blocks that nothing was added to.
-    pub(super) fn finish(self) {
+    /// Multiplies the gradients by a scale, and writes zeros to the blocks that nothing was added to.
+    pub(super) fn finish(self, scale: E) {
         let Sizes { query, width, .. } = self.sizes;
         let blocks = (0..self.sizes.group())
             .flat_map(|of_head| chunks(0..query, QUERIES).map(move |range| (of_head, range)));
         for ((of_head, range), written) in blocks.zip(self.written) {
-            if !written {
-                let first = (of_head * query + range.start) * width;
-                self.memory[first..][..range.len() * width].fill(E::ZERO);
+            let first = (of_head * query + range.start) * width;
+            let memory = &mut self.memory[first..][..range.len() * width];
+            match written {
+                false => memory.fill(E::ZERO),
+                true if scale != E::ONE => call::scale(scale, memory),
+                true => {}
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::heads::Heads;
 use super::tile_traits::{TileMask, TileScore};
+use crate::kernel::Dtype;
 use crate::kernel::norm::Gain;
 use crate::random::Seed;
 use crate::simd::{Matrix, MatrixMut};
@@ -277,6 +278,9 @@ pub struct Attention<'a, E> {
     pub talking: TalkingHeads<'a, E>,
     /// The dropout of weights.
     pub dropout: Option<Dropout>,
+    /// The numbers that the products of queries, keys, values, weights and their gradients multiply. Where heads talk to each other, or the similarity
+    /// is additive, they are always those of the model.
+    pub dtype: Dtype,
 }
 
 /// The results of the forward pass. A matrix is an output without weights.

@@ -10,7 +10,7 @@ use crate::{
         Operation, Output,
     },
     kernel::{
-        Matrix,
+        Dtype, Matrix,
         attention::{
             Attention, Gradients, HeadTransform, Heads, OutputGradients, Outputs, PairGradients,
             PairScore, PairTensor, Similarity, Sizes, TalkingHeads,
@@ -199,6 +199,7 @@ impl<E: Element> Call<E> {
             normalizer: self.normalizer.of_kernel(),
             talking: TalkingHeads::default(),
             dropout: self.dropout,
+            dtype: Dtype::Model,
         }
     }
 }

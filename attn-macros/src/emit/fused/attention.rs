@@ -114,6 +114,7 @@ impl LayerFrame<'_> {
                     normalizer: p::Normalizer::#normalizer #learned,
                     talking: #talking,
                     dropout: #dropout,
+                    dtype: weights.dtype,
                 }
             }
         }

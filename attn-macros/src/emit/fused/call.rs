@@ -61,12 +61,15 @@ impl LayerFrame<'_> {
         let operands = self.operands().into_iter().map(|(name, _)| name);
         let none = self.has_no_weights();
         let none = none.then(|| quote!(none: p::PhantomData<E>,));
+        let dtype = self.layer.attention();
+        let dtype = dtype.map(|_| quote!(dtype: p::ProductDtype,));
         let vis = self.vis();
         quote! {
             /// The parameters that are read of the layer.
             #vis struct Weights<E: p::Element> {
                 #(#linears: p::Projection<E>,)*
                 #(#operands: p::Operand<E>,)*
+                #dtype
                 #none
             }
         }
@@ -103,6 +106,8 @@ impl LayerFrame<'_> {
             .map(|(name, field)| quote!(#name: operation.parameter(&layer.#field.weight)?));
         let name = &self.cx.name;
         let none = self.has_no_weights().then(|| quote!(none: p::PhantomData,));
+        let dtype = self.layer.attention();
+        let dtype = dtype.map(|_| quote!(dtype: operation.dtype(),));
         let projections = self.has_projections();
         let projections =
             projections.then(|| quote!(projections: &[&dyn p::ProjectionLayer<E, D, T>],));
@@ -113,7 +118,7 @@ impl LayerFrame<'_> {
                 #projections
                 operation: &mut p::Operation<E, D, T>,
             ) -> Result<Weights<E>, D::Err> {
-                Ok(Weights { #(#linears,)* #(#operands,)* #none })
+                Ok(Weights { #(#linears,)* #(#operands,)* #dtype #none })
             }
         }
     }

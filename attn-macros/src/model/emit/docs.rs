@@ -8,6 +8,7 @@ use crate::messages;
 use crate::model::graph::{Field, Holder, Model, ModuleId, Node, ParamPath, Submodule, ValueId};
 use crate::model::types::tuple;
 use crate::ops::Label;
+use crate::ops::attention_layer::Attend;
 
 /// `ids[batch, seq]`, or several in parentheses.
 pub(super) fn accepted(cx: &Emitter<'_>) -> String {
@@ -135,30 +136,78 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
     doc
 }
 
-/// The layers whose products a trainer rounds on request.
-fn rounding_points(cx: &Emitter<'_>) -> String {
-    let mut names = Vec::new();
-    push_rounding(cx, ModuleId(0), "", &mut names);
-    if names.is_empty() {
-        return String::new();
-    }
-    format!(
-        "\n# Products in bf16\n\nA trainer with `.dtype(Dtype::Bf16)` rounds both operands of the products `y = x Wᵀ`, `dx = dy W` and `dW = dyᵀ x` of these \
-         layers, each where it is read: {}. So it does for a `linear` that is tied to a table. The hidden layer of a `feed_forward` reads the product, without \
-         its bias, rounded to bf16, which is kept for the derivative. All other numbers are those of the model.\n",
-        names.join(", ")
-    )
+/// The products that a trainer rounds on request, by the names of their layers.
+#[derive(Default)]
+struct RoundingPoints {
+    linear: Vec<String>,
+    attention: Vec<String>,
+    /// Attentions whose products are those of the model.
+    whole_attention: Vec<String>,
 }
 
-fn push_rounding(cx: &Emitter<'_>, id: ModuleId, path: &str, names: &mut Vec<String>) {
-    for field in &cx.model.module(id).fields {
-        let name = format!("{path}{}", field.saved);
-        match &field.layer {
-            Submodule::Layer(layer) if layer.rounds_products() => names.push(format!("`{name}`")),
-            Submodule::Attention(_) => names.push(format!("the projections of `{name}`")),
-            layer => {
-                if let Some((module, inner)) = layer.inner() {
-                    push_rounding(cx, module, &format!("{name}{inner}"), names);
+/// The layers whose products a trainer rounds on request.
+fn rounding_points(cx: &Emitter<'_>) -> String {
+    let mut points = RoundingPoints::default();
+    points.push(cx, ModuleId(0), "");
+    let RoundingPoints {
+        linear,
+        attention,
+        whole_attention,
+    } = points;
+    let [linear, attention, whole_attention] =
+        [linear, attention, whole_attention].map(|names| names.join(", "));
+    let mut doc = String::new();
+    if !linear.is_empty() {
+        let _ = writeln!(
+            doc,
+            "A trainer with `.dtype(Dtype::Bf16)` rounds both operands of the products `y = x Wᵀ`, `dx = dy W` and `dW = dyᵀ x` of these layers, each where \
+             it is read: {linear}. So it does for a `linear` that is tied to a table. The hidden layer of a `feed_forward` reads the product, without its bias, rounded to bf16, \
+             which is kept for the derivative. All other numbers are those of the model."
+        );
+    }
+    if !attention.is_empty() {
+        let _ = writeln!(
+            doc,
+            "\nOf these attentions, a trainer in bf16 rounds both operands of `s = q kᵀ`, `out = p v`, `dp = dout vᵀ`, `dv = pᵀ dout`, `dk = dsᵀ q` and `dq = ds k`: {attention}. \
+             Queries times the scale, keys and values are rounded after bias, norm and rotation, `p` after dropout. Before the sum of a row is known, `p` is \
+             `exp(s - max)` with the largest score so far. Scores, softmax, `δ` and sums are those of the model."
+        );
+    }
+    if !whole_attention.is_empty() {
+        let _ = writeln!(
+            doc,
+            "\nScores that are additive or that heads mix: all numbers between the projections of {whole_attention} are those of the model."
+        );
+    }
+    match doc.is_empty() {
+        true => doc,
+        false => format!("\n# Products in bf16\n\n{}", doc.trim_start()),
+    }
+}
+
+impl RoundingPoints {
+    fn push(&mut self, cx: &Emitter<'_>, id: ModuleId, path: &str) {
+        for field in &cx.model.module(id).fields {
+            let name = format!("{path}{}", field.saved);
+            match &field.layer {
+                Submodule::Layer(layer) if layer.rounds_products() => {
+                    self.linear.push(format!("`{name}`"));
+                }
+                Submodule::Attention(index) => {
+                    let attention = &cx.model.attentions[*index];
+                    if attention.spec.of_operands.is_none() {
+                        self.linear.push(format!("the projections of `{name}`"));
+                    }
+                    let attend = attention.graph.attention();
+                    match attend.is_some_and(Attend::rounds_products) {
+                        true => self.attention.push(format!("`{name}`")),
+                        false => self.whole_attention.push(format!("`{name}`")),
+                    }
+                }
+                layer => {
+                    if let Some((module, inner)) = layer.inner() {
+                        self.push(cx, module, &format!("{name}{inner}"));
+                    }
                 }
             }
         }

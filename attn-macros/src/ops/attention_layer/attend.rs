@@ -59,6 +59,11 @@ impl Similarity {
 }
 
 impl Attend {
+    /// Whether a trainer may round the operands of its products to bf16.
+    pub(crate) fn rounds_products(&self) -> bool {
+        matches!(self.similarity, Similarity::Dot | Similarity::None) && !self.talking.is_any()
+    }
+
     /// The expressions that are evaluated for a query and a key.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let others = [self.normalizer.weight(), self.mask.as_ref()];

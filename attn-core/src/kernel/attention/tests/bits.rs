@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use super::case::{Case, NormalizerKind, Pattern, ResultGradients, Tensors, attend, attend_with};
 use super::naive;
 use super::scores::Modification;
+use crate::kernel::Dtype;
 use crate::kernel::attention::{Dropout, HeadLayout, Sizes};
 use crate::kernel::testing::{
     Absolute, assert_close, noise, on_every_isa, same_for_all_threads, wide,
@@ -69,7 +70,12 @@ fn results_do_not_depend_on_the_number_of_threads() {
         NormalizerKind::Entmax15,
     ]
     .map(of);
-    for case in [plain, everything, additive].into_iter().chain(others) {
+    let rounded = [plain, everything, of(NormalizerKind::Entmax15)].map(|case| Case {
+        dtype: Dtype::Bf16,
+        ..case
+    });
+    let all = [plain, everything, additive].into_iter();
+    for case in all.chain(others).chain(rounded) {
         let x = Tensors::<f32>::random(&case, 1);
         let d = ResultGradients::random(&case, 2);
         same_for_all_threads(|| attend_with(&case, &x, &d, true));

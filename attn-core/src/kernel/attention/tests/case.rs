@@ -6,7 +6,7 @@ use super::scores::{self, Modification, SHIFTS};
 use crate::kernel::attention::*;
 use crate::kernel::norm::Gain;
 use crate::kernel::testing::noise;
-use crate::kernel::{Kernels, Matrix, MatrixMut};
+use crate::kernel::{Dtype, Kernels, Matrix, MatrixMut};
 use crate::random::Philox4x32;
 
 /// The keys that a query attends to.
@@ -131,6 +131,7 @@ pub(super) struct Case {
     pub weights: bool,
     /// Whether heads talk to each other, by matrices that change nothing.
     pub talking: bool,
+    pub dtype: Dtype,
 }
 
 impl Case {
@@ -155,6 +156,7 @@ impl Case {
             layouts: [HeadLayout::SideBySide; 4],
             weights: false,
             talking: false,
+            dtype: Dtype::Model,
         }
     }
 
@@ -595,5 +597,6 @@ pub(super) fn attention<'a, E: Kernels>(
             }
         },
         dropout: case.dropout,
+        dtype: case.dtype,
     }
 }

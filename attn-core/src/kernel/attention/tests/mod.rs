@@ -4,6 +4,7 @@ mod bits;
 mod case;
 mod naive;
 mod poison;
+mod rounded;
 mod scores;
 mod shapes;
 mod sparse;

@@ -63,7 +63,7 @@ pub(super) fn results(case: &Case, x: &Tensors<f64>) -> [Vec<f64>; 3] {
 }
 
 /// A row of a head with its bias, if there is one.
-fn biased(x: &[f64], bias: &[f64], head: usize) -> Vec<f64> {
+pub(super) fn biased(x: &[f64], bias: &[f64], head: usize) -> Vec<f64> {
     if bias.is_empty() {
         return x.to_vec();
     }
@@ -72,7 +72,7 @@ fn biased(x: &[f64], bias: &[f64], head: usize) -> Vec<f64> {
 }
 
 /// A query or a key after its norm and rotation.
-fn transformed(case: &Case, x: &[f64], gain: &[f64], position: usize) -> Vec<f64> {
+pub(super) fn transformed(case: &Case, x: &[f64], gain: &[f64], position: usize) -> Vec<f64> {
     let width = x.len();
     let squares: f64 = x.iter().map(|x| x * x).sum();
     let mut x: Vec<f64> = match (case.rms, case.l2) {
@@ -114,6 +114,11 @@ fn score(
             .sum(),
         false => pairs.map(|(q, k)| q * k).sum::<f64>() * case.scale(),
     };
+    modified(case, x, [b, h, q, k], score)
+}
+
+/// The score of a pair, from its similarity.
+pub(super) fn modified(case: &Case, x: &Tensors<f64>, [b, h, q, k]: [usize; 4], score: f64) -> f64 {
     match case.score {
         None => score,
         Some(Modification::SoftCap(cap)) => cap * (score / cap).tanh(),
@@ -129,7 +134,11 @@ fn score(
 }
 
 /// The weights of attended keys, and `lse`.
-fn weights(normalizer: NormalizerKind, sink: Option<f64>, scores: &[f64]) -> (Vec<f64>, f64) {
+pub(super) fn weights(
+    normalizer: NormalizerKind,
+    sink: Option<f64>,
+    scores: &[f64],
+) -> (Vec<f64>, f64) {
     match normalizer {
         NormalizerKind::Identity => (scores.to_vec(), 0.0),
         NormalizerKind::Softmax => softmax(None, scores),
@@ -170,7 +179,7 @@ fn entmax(scores: &[f64], weight: impl Fn(f64, f64) -> f64, scale: f64) -> (Vec<
     (scores.iter().map(|&s| weight(s, below)).collect(), below)
 }
 
-fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
+pub(super) fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
     let Some(dropout) = case.dropout else {
         return 1.0;
     };

@@ -4,6 +4,7 @@ use super::case::{
     Case, NormalizerKind, Pairs, Pattern, ResultGradients, Results, Tensors, attend_with,
 };
 use super::scores::Modification;
+use crate::kernel::Dtype;
 use crate::kernel::attention::{Dropout, Mask, Sizes};
 use crate::kernel::testing::on_every_isa;
 
@@ -38,8 +39,25 @@ fn cases(pattern: Pattern) -> Vec<Case> {
         seed: 3,
         first: 0,
     });
+    let rounded = |case| Case {
+        dtype: Dtype::Bf16,
+        ..case
+    };
     vec![
         plain,
+        rounded(plain),
+        rounded(Case { mask, ..plain }),
+        rounded(Case {
+            bias: true,
+            rope: true,
+            dropout,
+            weights: true,
+            ..plain
+        }),
+        rounded(Case {
+            normalizer: NormalizerKind::Entmax15,
+            ..plain
+        }),
         Case {
             sizes: narrow,
             ..plain

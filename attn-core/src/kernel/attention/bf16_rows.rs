@@ -1,0 +1,235 @@
+//! Keys and values in bf16, and the products of one query with them, which read each number where it stands.
+
+use std::array;
+
+use crate::kernel::bf16::{nearest, widened};
+use crate::kernel::{Matrix, MatrixMut, Pooled, Real};
+use crate::simd::slice::{load_any, store_any};
+use crate::simd::{Kernel, Vector, prefetch, run};
+
+/// The most lanes of a vector.
+const LANES: usize = 16;
+
+/// The vectors whose sums are in registers at a time.
+const VECTORS: usize = 4;
+
+/// The rows that are multiplied at a time.
+const ROWS: usize = 4;
+
+/// How many rows ahead memory is asked for: the rows of a head are short pieces far apart, of which the processor foresees little.
+const AHEAD: usize = 16;
+
+/// Asks for a row that is read soon.
+#[inline(always)]
+fn prefetch_ahead(rows: Matrix<'_, u16>, row: usize) {
+    if row + AHEAD < rows.rows() {
+        prefetch(rows.row(row + AHEAD));
+    }
+}
+
+/// Rounds rows to bf16: to the nearest number, and to the even one of two.
+pub fn round_rows<E: Pooled>(from: Matrix<'_, E>, to: MatrixMut<'_, u16>) {
+    run(Round { from, to });
+}
+
+/// The same numbers in a wider type.
+pub fn widen_rows<E: Pooled>(from: Matrix<'_, u16>, to: MatrixMut<'_, E>) {
+    run(Widen { from, to });
+}
+
+/// `to[j] = scale Σ q[i] rows[j][i]`
+pub(super) fn dots<E: Pooled>(scale: E, q: &[E], rows: Matrix<'_, u16>, to: &mut [E]) {
+    run(Dots { scale, q, rows, to });
+}
+
+/// `to += Σ weights[j] rows[j]`, in the order of the rows.
+pub(super) fn add_weighted<E: Pooled>(weights: &[E], rows: Matrix<'_, u16>, to: &mut [E]) {
+    run(AddWeighted { weights, rows, to });
+}
+
+struct Round<'a, E> {
+    from: Matrix<'a, E>,
+    to: MatrixMut<'a, u16>,
+}
+
+impl<E: Real> Kernel for Round<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    /// A plain loop, which the compiler vectorises.
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for row in 0..self.to.rows() {
+            for (to, from) in self.to.row_mut(row).iter_mut().zip(self.from.row(row)) {
+                *to = nearest(Into::<f64>::into(*from) as f32);
+            }
+        }
+    }
+}
+
+struct Widen<'a, E> {
+    from: Matrix<'a, u16>,
+    to: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for Widen<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    /// A plain loop, which the compiler vectorises.
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for row in 0..self.to.rows() {
+            for (to, from) in self.to.row_mut(row).iter_mut().zip(self.from.row(row)) {
+                *to = E::of_f32(widened(*from));
+            }
+        }
+    }
+}
+
+/// A vector of wider numbers. Panics if there are fewer.
+#[inline(always)]
+fn load<V: Vector>(from: &[u16]) -> V {
+    let mut numbers = [V::Element::ZERO; LANES];
+    for (to, from) in numbers.iter_mut().zip(&from[..V::LANES]) {
+        *to = V::Element::of_f32(widened(*from));
+    }
+    V::load(&numbers)
+}
+
+/// A vector of fewer numbers than lanes, and zeros.
+#[inline(always)]
+fn load_partial<V: Vector>(from: &[u16]) -> V {
+    let mut numbers = [0; LANES];
+    numbers[..from.len()].copy_from_slice(from);
+    load(&numbers)
+}
+
+struct Dots<'a, E> {
+    scale: E,
+    q: &'a [E],
+    rows: Matrix<'a, u16>,
+    to: &'a mut [E],
+}
+
+impl<E: Real> Kernel for Dots<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        for (group, to) in self.to.chunks_mut(ROWS).enumerate() {
+            let last = ROWS * group + to.len() - 1;
+            // Behind the last row there is that one again.
+            let rows: [&[u16]; ROWS] = array::from_fn(|n| {
+                let row = (ROWS * group + n).min(last);
+                prefetch_ahead(self.rows, row);
+                &self.rows.row(row)[..self.q.len()]
+            });
+            let mut sums = [V::zero(); ROWS];
+            let vectors = self.q.chunks_exact(V::LANES);
+            let tail = vectors.remainder();
+            for (at, q) in vectors.enumerate() {
+                let q = V::load(q);
+                for (sum, row) in sums.iter_mut().zip(rows) {
+                    *sum = q.mul_add(load(&row[at * V::LANES..]), *sum);
+                }
+            }
+            if !tail.is_empty() {
+                let q = load_any::<V>(tail);
+                for (sum, row) in sums.iter_mut().zip(rows) {
+                    *sum = q.mul_add(load_partial(&row[row.len() - tail.len()..]), *sum);
+                }
+            }
+            for (to, sum) in to.iter_mut().zip(sums) {
+                *to = sum.reduce_sum() * self.scale;
+            }
+        }
+    }
+}
+
+struct AddWeighted<'a, E> {
+    weights: &'a [E],
+    rows: Matrix<'a, u16>,
+    to: &'a mut [E],
+}
+
+impl<E: Real> Kernel for AddWeighted<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let step = VECTORS * V::LANES;
+        for (at, to) in self.to.chunks_mut(step).enumerate() {
+            let first = at * step;
+            let mut sums = [V::zero(); VECTORS];
+            for (sum, to) in sums.iter_mut().zip(to.chunks(V::LANES)) {
+                *sum = load_any(to);
+            }
+            for (row, weight) in self.weights.iter().enumerate() {
+                prefetch_ahead(self.rows, row);
+                let row = &self.rows.row(row)[first..first + to.len()];
+                let weight = V::splat(*weight);
+                if let Some(row) = row.get(..step) {
+                    for (n, sum) in sums.iter_mut().enumerate() {
+                        *sum = weight.mul_add(load(&row[n * V::LANES..]), *sum);
+                    }
+                    continue;
+                }
+                for (sum, row) in sums.iter_mut().zip(row.chunks(V::LANES)) {
+                    *sum = weight.mul_add(load_partial(row), *sum);
+                }
+            }
+            for (sum, to) in sums.into_iter().zip(to.chunks_mut(V::LANES)) {
+                store_any(sum, to);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::{noise, on_every_isa};
+
+    /// Widths around vectors and groups of them.
+    #[test]
+    fn products_of_one_query_are_those_of_wider_numbers() {
+        for [rows, width] in [[0, 5], [3, 1], [7, 16], [5, 33], [9, 64], [4, 131]] {
+            let numbers = noise::<f32>(rows * width, 1);
+            let (q, weights, start) = (
+                noise::<f32>(width, 2),
+                noise::<f32>(rows, 3),
+                noise::<f32>(width, 4),
+            );
+            on_every_isa(|isa| {
+                let mut rounded = vec![0; rows * width];
+                let from = Matrix::new(&numbers, rows, width);
+                round_rows(from, MatrixMut::new(&mut rounded, rows, width));
+                let read = Matrix::new(&rounded, rows, width);
+                let mut wide = vec![0.0_f32; rows * width];
+                widen_rows(read, MatrixMut::new(&mut wide, rows, width));
+                for (wide, exact) in wide.iter().zip(&numbers) {
+                    let unit = (exact.abs().log2().floor() - 7.0).exp2();
+                    assert_eq!(*wide, (exact / unit).round_ties_even() * unit);
+                }
+                let mut scores = vec![f32::NAN; rows];
+                dots(0.3, &q, read, &mut scores);
+                for (row, score) in scores.iter().enumerate() {
+                    let wide = wide[row * width..][..width].iter().zip(&q);
+                    let want: f32 = wide.map(|(k, q)| k * q).sum::<f32>() * 0.3;
+                    assert!((score - want).abs() < 1e-5, "{rows} x {width}, {isa}");
+                }
+                let mut sums = start.clone();
+                add_weighted(&weights, read, &mut sums);
+                for (col, sum) in sums.iter().enumerate() {
+                    let terms = weights.iter().enumerate();
+                    let terms = terms.map(|(row, weight)| weight * wide[row * width + col]);
+                    let want = start[col] + terms.sum::<f32>();
+                    assert!((sum - want).abs() < 1e-5, "{rows} x {width}, {isa}");
+                }
+            });
+        }
+    }
+}
