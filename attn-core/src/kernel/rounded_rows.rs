@@ -3,7 +3,7 @@
 use super::compiled::compiled;
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Matrix, MatrixMut, Pooled, Real};
-use crate::simd::{Kernel, Pair, Vector, run};
+use crate::simd::{Kernel, Pair, PairSums as _, Vector, run};
 
 /// Rows of numbers, each rounded to the nearest one in bf16, and to the even one of two; subnormal ones become 0. Two numbers of a row have the
 /// memory of one. It counts as [activations](crate::memory).
@@ -110,7 +110,8 @@ compiled! {
     #[track_caller]
     pub fn round_some<E>(x: Matrix<'_, E>, to: SomeRoundedMut<'_>) {
         to.as_ref().assert_shape(x.rows(), x.cols());
-        run(Round { x, to });
+        let pairs = to.width.div_ceil(2);
+        E::pair_columns(x, MatrixMut::new(to.pairs, x.rows(), pairs));
     }
 
     /// Rounds some rows, and writes them over those that are there, too.
@@ -119,8 +120,9 @@ compiled! {
     /// If the shapes differ.
     #[track_caller]
     pub fn round_in_place<E>(x: MatrixMut<'_, E>, to: SomeRoundedMut<'_>) {
-        to.as_ref().assert_shape(x.rows(), x.cols());
-        run(RoundInPlace { x, to });
+        let SomeRoundedMut { pairs, width } = to;
+        round_some(x.as_ref(), SomeRoundedMut { pairs: &mut *pairs, width });
+        expand_some(SomeRounded { pairs, width }, x);
     }
 
     /// The numbers of some rows, on the calling thread.
@@ -156,76 +158,15 @@ impl SomeRounded<'_> {
     }
 }
 
-#[inline(always)]
-fn as_f32<E: Real>(x: E) -> f32 {
-    let x: f64 = x.into();
-    x as f32
-}
-
-#[inline(always)]
-fn as_real<E: Real>(x: f32) -> E {
-    E::of_f64(x.into())
-}
-
-/// Rounds a row, in plain loops, which the compiler vectorises.
-#[inline(always)]
-fn round_row<E: Real>(row: &[E], to: &mut [Pair]) {
-    let (pairs, rest) = row.as_chunks::<2>();
-    for (to, &[first, second]) in to.iter_mut().zip(pairs) {
-        *to = Pair::new(as_f32(first), as_f32(second));
-    }
-    if let (Some(to), [last]) = (to.get_mut(pairs.len()), rest) {
-        *to = Pair::new(as_f32(*last), 0.0);
-    }
-}
-
-/// The numbers of a row, in plain loops.
+/// The numbers of a row, in plain loops, which the compiler vectorises.
 #[inline(always)]
 fn expand_row<E: Real>(row: &[Pair], to: &mut [E]) {
     let (numbers, rest) = to.as_chunks_mut::<2>();
     for (to, pair) in numbers.iter_mut().zip(row) {
-        *to = pair.numbers().map(as_real);
+        *to = pair.numbers().map(E::of_f32);
     }
     if let ([last], Some(pair)) = (rest, row.last()) {
-        *last = as_real(pair.numbers()[0]);
-    }
-}
-
-struct Round<'a, E> {
-    x: Matrix<'a, E>,
-    to: SomeRoundedMut<'a>,
-}
-
-impl<E: Real> Kernel for Round<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) {
-        let pairs = self.to.width.div_ceil(2).max(1);
-        for (row, to) in self.to.pairs.chunks_exact_mut(pairs).enumerate() {
-            round_row(self.x.row(row), to);
-        }
-    }
-}
-
-struct RoundInPlace<'a, E> {
-    x: MatrixMut<'a, E>,
-    to: SomeRoundedMut<'a>,
-}
-
-impl<E: Real> Kernel for RoundInPlace<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        let pairs = self.to.width.div_ceil(2).max(1);
-        for (row, to) in self.to.pairs.chunks_exact_mut(pairs).enumerate() {
-            let x = self.x.row_mut(row);
-            round_row(x, to);
-            expand_row(to, x);
-        }
+        *last = E::of_f32(pair.numbers()[0]);
     }
 }
 

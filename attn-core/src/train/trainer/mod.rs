@@ -377,7 +377,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// are rounded to bf16, and a processor with AVX-512 BF16 takes about half the time for it. Sums, biases, norms, softmax, the parameters and the
     /// lists of the optimizer stay in the type of the model.
     ///
-    /// Operands are rounded as they are read. So a `linear` layer rounds at these places, and nowhere else:
+    /// Operands are rounded as they are read. So a `linear` layer rounds at these places:
     ///
     /// ```text
     /// y  = bf16(x) bf16(W)ᵀ + b
@@ -385,8 +385,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// ```
     ///
     /// These are the products of `linear`, of projections of attentions, of `feed_forward` and gated ones, of `multiply` with a shared table, and of losses
-    /// that compute their logits. Not rounded are products of attention scores with values and of queries with keys, `einsum`, convolutions, maps by
-    /// group, and the steps of a `scan`, except for the gradient of its weights.
+    /// that compute their logits. The hidden layer of a `feed_forward` reads its product, without the bias, rounded to bf16: that is kept for the
+    /// derivative, and the memory of a step is `loss_activation_bytes_bf16(..)`. The products of an attention round queries, keys, values, weights and their
+    /// gradients, unless its scores are additive or mixed between heads; the page of a model lists where. Not rounded are `einsum`, convolutions, maps by group,
+    /// and the steps of a `scan`, except for the gradient of its weights.
     ///
     /// A processor without the instruction computes the same bits, but takes longer than with [`Dtype::Model`]. The bits are the same for any
     /// number of threads, and in a resumed run with the same setting, which a checkpoint does not have. [`model`](Self::model) returns the parameters
