@@ -28,9 +28,13 @@ model! {
     /// Hidden layers of odd widths, gated and not.
     struct Wide<d_model = 5>;
 
-    fn loss(x: [batch, d_model]) -> [] {
+    fn forward(x: [batch, d_model]) -> [batch, d_model] {
         let x = x + feed_forward::<7, activation = relu_squared>(x);
-        mean::<[batch, d_model]>(x + feed_forward::<3, activation = swiglu>(x))
+        x + feed_forward::<3, activation = swiglu>(x)
+    }
+
+    fn loss(x: [batch, d_model]) -> [] {
+        mean::<[batch, d_model]>(forward(x))
     }
 }
 
