@@ -385,8 +385,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// ```
     ///
     /// These are the products of `linear`, of projections of attentions, of `feed_forward` and gated ones, of `multiply` with a shared table, and of losses
-    /// that compute their logits. Not rounded are products of attention scores with values and of queries with keys, `einsum`, convolutions, maps by
-    /// group, and the steps of a `scan`, except for the gradient of its weights.
+    /// that compute their logits; and those of attention, of queries with keys and of weights with values, forward and backward, unless its scores are
+    /// additive or its heads talk to each other. The page of a model has the places. Not rounded are `einsum`, convolutions, maps by group, and the steps
+    /// of a `scan`, except for its attentions and the gradient of its weights.
     ///
     /// A processor without the instruction computes the same bits, but takes longer than with [`Dtype::Model`]. The bits are the same for any
     /// number of threads, and in a resumed run with the same setting, which a checkpoint does not have. [`model`](Self::model) returns the parameters
