@@ -7,7 +7,8 @@
 //! A GPT of six layers continues a prompt of 16 tokens by 200, in a session. A token of one sequence reads all weights, and the
 //! keys and values of the tokens before it, and does little arithmetic with each number: memory is the limit. Several sequences
 //! share one read of the weights. Weights in bf16 and int8 are fewer bytes. A prompt of 1,024 tokens is arithmetic instead: its rows with weights in
-//! int8 are two bytes each, so that AVX-512 VNNI has twice the products of `f32` in an instruction.
+//! int8 are two bytes each, so that AVX-512 VNNI has twice the products of `f32` in an instruction. Behind as many tokens, a token of several sequences
+//! reads more bytes of keys and values than of weights, and half of them in bf16.
 //!
 //! The limit is the time in which all threads together copy the bytes that a token reads. The last column is the time with a pass
 //! over the whole sequence for every token.
@@ -18,7 +19,7 @@ mod timing;
 
 use attn::{
     dfdx::prelude::*,
-    generate::{GenerateError, Sampler, Sampling, SessionError, Sessions, WeightFormat},
+    generate::{Dtype, GenerateError, Sampler, Sampling, SessionError, Sessions, WeightFormat},
     model,
 };
 use rayon::prelude::*;
@@ -30,6 +31,8 @@ const LAYERS: usize = 6;
 const PROMPT: usize = 16;
 const NEW: usize = 200;
 const LONG: usize = 1024;
+/// The new tokens behind a long prompt.
+const FEW: usize = 32;
 
 model! {
     struct Gpt<d_model = WIDTH, layers = LAYERS, max_len = LONG>;
@@ -101,14 +104,31 @@ fn write(
 ) -> Result<f64, GenerateError> {
     let mut session = begin(model, [sequences, PROMPT + NEW], format)?;
     session.prefill(&vec![&prompt(PROMPT)[..]; sequences])?;
-    let mut tokens = vec![0; sequences];
+    steps(&session, NEW)
+}
+
+/// The same behind a long prompt, with keys and values in this dtype.
+fn write_long(
+    model: &Gpt,
+    sequences: usize,
+    format: Option<WeightFormat>,
+    cache: Dtype,
+) -> Result<f64, GenerateError> {
+    let mut session = begin(model, [sequences, LONG], format)?.cache(cache)?;
+    session.prefill(&vec![&prompt(LONG - FEW)[..]; sequences])?;
+    steps(&session, FEW)
+}
+
+/// The time in seconds of a round of forks of a session, of so many rounds.
+fn steps(session: &Sessions<f32>, rounds: usize) -> Result<f64, GenerateError> {
+    let mut tokens = vec![0; session.lens().len()];
     let mut sampler = Sampler::new(Sampling {
         temperature: 0.0,
         ..Sampling::default()
     })?;
     let seconds = best(|| {
         let mut text = session.fork();
-        for _ in 0..NEW {
+        for _ in 0..rounds {
             let logits = text.step(&tokens).expect("there is room");
             for (sequence, token) in tokens.iter_mut().enumerate() {
                 let chosen = sampler.choose(logits.row(sequence), &[]);
@@ -116,7 +136,7 @@ fn write(
             }
         }
     });
-    Ok(seconds / NEW as f64)
+    Ok(seconds / rounds as f64)
 }
 
 /// The time in seconds of a pass over the sequences at their average length.
@@ -175,6 +195,21 @@ fn main() -> Result<(), GenerateError> {
             LONG as f64 / seconds,
             exact / seconds
         );
+    }
+    println!("\na token behind {} others", LONG - FEW);
+    for sequences in [1, 8] {
+        let exact = write_long(&model, sequences, None, Dtype::Model)?;
+        for (name, format, _) in formats {
+            for (cache, dtype) in [("f32", Dtype::Model), ("bf16", Dtype::Bf16)] {
+                let seconds = write_long(&model, sequences, format, dtype)?;
+                println!(
+                    "{sequences:>9} {name:>7}, keys and values {cache:>4} {:>9.2} ms {:>10.0} tokens/s {:>6.2} times as fast as f32",
+                    1e3 * seconds,
+                    sequences as f64 / seconds,
+                    exact / seconds
+                );
+            }
+        }
     }
     Ok(())
 }

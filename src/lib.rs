@@ -325,9 +325,9 @@ pub mod generate {
 
     pub use attn_core::{
         generate::{
-            Acceptance, Beam, BeamSearch, CacheMemory, Choice, Choices, GenerateError, Generated,
-            GeneratedBatch, InexactRow, Sampler, Sampling, SamplingError, Session, SessionError,
-            Sessions, Speculative, Unconstrained, WeightFormat, WeightReport,
+            Acceptance, Beam, BeamSearch, CacheMemory, Choice, Choices, Dtype, GenerateError,
+            Generated, GeneratedBatch, InexactRow, Sampler, Sampling, SamplingError, Session,
+            SessionError, Sessions, Speculative, Unconstrained, WeightFormat, WeightReport,
         },
         kernel::Matrix,
     };

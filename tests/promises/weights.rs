@@ -6,7 +6,7 @@ use attn::{
     Backend, Element,
     checkpoint::{self, Archive, Problem},
     generate::{
-        Dtype, Session, SessionError,
+        self, Session, SessionError,
         WeightFormat::{self, Bf16, Int8},
     },
     train::AdamWConfig,
@@ -501,7 +501,7 @@ macro_rules! perplexity {
                 );
                 assert_ne!(rounded, exact);
             }
-            let cached = begin().cache(Dtype::Bf16).unwrap();
+            let cached = begin().cache(generate::Dtype::Bf16).unwrap();
             let rounded = cross_entropy_of(cached, &texts);
             let ratio = (rounded - exact).exp().max((exact - rounded).exp());
             assert!(ratio < 1.005 && rounded != exact, "keys and values: {rounded} and {exact}");

@@ -232,7 +232,7 @@ model! {
     struct Hidden<d_model = 8>;
 
     fn forward(x: [batch, d_model]) -> [batch, d_model] {
-        feed_forward::<6, activation = swiglu>(feed_forward::<12, activation = relu_squared>(x))
+        feed_forward::<6, activation = swiglu, bias = true>(feed_forward::<12, activation = relu_squared>(x))
     }
 
     fn loss(x: [batch, d_model]) -> [] {

@@ -12,7 +12,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::Isa;
 use super::panels::{Factors, Product};
-use super::{Initial, Kernel, Matrix, MatrixMut, Panels, Real, Vector, run};
+use super::{Initial, Kernel, Matrix, MatrixMut, Panels, Real, Vector, prefetch, run};
 
 /// Two numbers in bf16: those of two neighbouring depths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,6 +258,9 @@ impl<E: Real> Rounds<E> for Plain {
     }
 }
 
+/// How many rows ahead memory is asked for.
+const AHEAD: usize = 16;
+
 /// The numbers that a second row behind the last one has.
 const NO_ROW: usize = 64;
 
@@ -285,7 +288,14 @@ impl<E: Real> Rounding<E> for PairRows<'_, E> {
             self.to.cols()
         );
         let none = [E::ZERO; NO_ROW];
+        // Of short pieces far apart the processor foresees nothing.
+        let is_apart = rows.row_stride() > rows.cols();
         for pair in 0..self.to.rows() {
+            let ahead = 2 * pair + AHEAD;
+            if is_apart && ahead + 1 < rows.rows() {
+                prefetch(rows.row(ahead));
+                prefetch(rows.row(ahead + 1));
+            }
             let (to, rest) = self.to.row_mut(pair).split_at_mut(rows.cols());
             rest.fill(Pair(0));
             match rows.rows().saturating_sub(2 * pair) {

@@ -385,10 +385,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// ```
     ///
     /// These are the products of `linear`, of projections of attentions, of `feed_forward` and gated ones, of `multiply` with a shared table, and of losses
-    /// that compute their logits. The hidden layer of a `feed_forward` reads its product, without the bias, rounded to bf16: that is kept for the
-    /// derivative, and the memory of a step is `loss_activation_bytes_bf16(..)`. The products of an attention round queries, keys, values, weights and their
-    /// gradients, unless its scores are additive or mixed between heads; the page of a model lists where. Not rounded are `einsum`, convolutions, maps by group,
-    /// and the steps of a `scan`, except for the gradient of its weights.
+    /// that compute their logits; and those of attention, of queries with keys and of weights with values, forward and backward, unless its scores are
+    /// additive or its heads talk to each other. The hidden layer of a `feed_forward` reads its product, without the bias, rounded to bf16: that is kept for
+    /// the derivative, and the memory of a step is `loss_activation_bytes_bf16(..)`. The page of a model has the places. Not rounded are `einsum`,
+    /// convolutions, maps by group, and the steps of a `scan`, except for its attentions and the gradient of its weights.
     ///
     /// A processor without the instruction computes the same bits, but takes longer than with [`Dtype::Model`]. The bits are the same for any
     /// number of threads, and in a resumed run with the same setting, which a checkpoint does not have. [`model`](Self::model) returns the parameters
