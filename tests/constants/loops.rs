@@ -218,3 +218,37 @@ fn a_remainder_is_a_key_of_a_block() {
     ];
     assert_eq!(names, expected);
 }
+
+model! {
+    struct Adapted<d = 4, layers = 5, lora(rank = 2, alpha = 4, on = ["first"], save = ["second"])>;
+
+    fn forward(x: [batch, d]) -> [batch, d] {
+        let mut x = x;
+        repeat layers as i {
+            x = linear::<d, name = first>(x);
+            if i % 3 == 2 {
+                x = linear::<d, bias = false, name = second>(tanh(x));
+            }
+        }
+        x
+    }
+}
+
+#[test]
+fn adapters_in_a_loop_with_an_index_have_the_numbers_of_its_layers() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Cpu::default().build_module::<Adapted, f32>();
+    let map = attn::checkpoint::layout::WeightMap::identity();
+    attn::checkpoint::lora::save(&model, &map, folder.path()).unwrap();
+    let path = folder.path().join("adapter_model.safetensors");
+    let found = support::safetensors::read(&path).into_keys();
+    let adapter = |layer: usize, matrix: &str| {
+        format!("base_model.model.blocks.{layer}.first.{matrix}.weight")
+    };
+    let adapters =
+        (0..5).flat_map(|layer| ["lora_A", "lora_B"].map(|matrix| adapter(layer, matrix)));
+    let whole = "base_model.model.blocks.2.second.weight".to_owned();
+    let mut expected: Vec<String> = adapters.chain([whole]).collect();
+    expected.sort();
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+}

@@ -34,12 +34,13 @@ pub(crate) trait Rules {
         })
     }
 
-    /// The same for all numbers of a list. The error is at the first one, if it stands there.
+    /// The same for all numbers of a list. Of those that stand there, each one that is wrong is reported.
     fn are_positive(&mut self, numbers: &Numbers, what: &str) -> bool {
         match &numbers.list {
             Some(list) => {
-                let sound = list.iter().map(|number| self.is_positive(number, what));
-                sound.fold(true, |all, sound| all && sound)
+                let broken = list.iter();
+                let broken = broken.filter(|number| !self.is_positive(number, what));
+                broken.count() == 0
             }
             None => {
                 let condition = quote!({

@@ -5,8 +5,6 @@ use attn::attention;
 const THREE: usize = 3;
 const TEN: usize = 10;
 const FACTOR: f64 = 0.0;
-const FACTORS: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
-const NEGATIVE: &[f64] = &[1.0, -2.0, 3.0, 4.0];
 
 attention! {
     struct Unknown<heads = 1, d_model = 8, position = rope(scaling = llama(8.0))>;
@@ -24,13 +22,6 @@ attention! {
     struct None<heads = 1, d_model = 8, position = rope(dims = 0)>;
     struct Switch<heads = 1, d_model = 8, position = rope(interleaved = 1)>;
     struct Twice<heads = 1, d_model = 8, position = rope(interleaved, interleaved = true)>;
-    struct Pairs<heads = 1, d_model = 8, position = rope(scaling = longrope([1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0], 4, 8))>;
-    struct PairsConst<heads = 1, d_model = 8, position = rope(dims = 6, scaling = longrope([1.0, 2.0, 3.0], &FACTORS, 4, 8))>;
-    struct ZeroFactor<heads = 1, d_model = 8, position = rope(scaling = longrope([1.0, 0.0, 3.0, 1.0], [1.0, 2.0, 3.0, 4.0], 4, 8))>;
-    struct NoList<heads = 1, d_model = 8, position = rope(scaling = longrope(2.0, [1.0, 2.0, 3.0, 4.0], 4, 8))>;
-    struct NoArray<heads = 1, d_model = 8, position = rope(scaling = longrope(FACTOR, [1.0, 2.0, 3.0, 4.0], 4, 8))>;
-    struct NegativeArray<heads = 1, d_model = 8, position = rope(scaling = longrope(NEGATIVE, [1.0, 2.0, 3.0, 4.0], 4, 8))>;
-    struct Lacking<heads = 1, d_model = 8, position = rope(scaling = longrope([1.0, 2.0, 3.0, 4.0]))>;
     struct Gain<heads = 1, d_model = 8, qk_norm = rms(gain = one)>;
 }
 

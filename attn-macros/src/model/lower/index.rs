@@ -80,6 +80,17 @@ impl Period {
     }
 }
 
+/// Rounds of layers that have numbers.
+struct Layers<'r> {
+    /// The name of the loop, and the one that was asked for.
+    asked: (&'r str, Option<&'r Ident>),
+    rounds: Size,
+    per_round: u64,
+    runs: &'r [Run],
+    /// The number of the first layer.
+    first: u64,
+}
+
 impl Lowering<'_> {
     pub(super) fn repeat_with_index(
         &mut self,
@@ -115,9 +126,14 @@ impl Lowering<'_> {
         let sizes = self.sizes.clone();
         let mut saved = None;
         if rounds.value != Some(0) {
-            let asked = ("blocks", name.as_ref());
-            let layers = (rounds.clone(), period.len, period.runs.as_slice(), 0);
-            let place = self.numbered(repeat, index, (asked, layers), later, builder);
+            let layers = Layers {
+                asked: ("blocks", name.as_ref()),
+                rounds: rounds.clone(),
+                per_round: period.len,
+                runs: &period.runs,
+                first: 0,
+            };
+            let place = self.numbered(repeat, index, layers, later, builder);
             saved = Some(place.field);
         }
         if rest > 0 {
@@ -127,9 +143,14 @@ impl Lowering<'_> {
                 Some(name) => (name.as_str(), None),
                 None => ("blocks", name.as_ref()),
             };
-            let runs = period.first(rest);
-            let layers = (Size::known(1), period.len, runs.as_slice(), first);
-            let place = self.numbered(repeat, index, (asked, layers), later, builder);
+            let layers = Layers {
+                asked,
+                rounds: Size::known(1),
+                per_round: period.len,
+                runs: &period.first(rest),
+                first,
+            };
+            let place = self.numbered(repeat, index, layers, later, builder);
             if let (Some(saved), Some(field)) = (saved, self.field_at(&place)) {
                 field.saved = saved;
             }
@@ -137,18 +158,22 @@ impl Lowering<'_> {
         self.sizes = sizes;
     }
 
-    /// A loop over rounds of these layers, whose numbers begin at the last of `layers`.
+    /// The layers of a loop: where their parameters are.
     fn numbered(
         &mut self,
         repeat: &syntax::Repeat,
         index: &LoopIndex,
-        (asked, (count, per_round, runs, first)): (
-            (&str, Option<&Ident>),
-            (Size, u64, &[Run], u64),
-        ),
+        layers: Layers<'_>,
         later: &Later<'_>,
         builder: &mut RegionBuilder,
     ) -> ParamPath {
+        let Layers {
+            asked,
+            rounds: count,
+            per_round,
+            runs,
+            first,
+        } = layers;
         let at = repeat.at.span();
         let per_round = usize::try_from(per_round).ok();
         let layer = |module| Submodule::Repeat {

@@ -240,7 +240,7 @@ impl Lowering<'_> {
             name = format!("{before}{name}");
             module = outer;
         }
-        name
+        without_numbers(&name)
     }
 
     /// The module of which this one is a field, and what stands in front of its names there.
@@ -492,4 +492,20 @@ impl Lowering<'_> {
         };
         Some(self.projected(projection, of, builder))
     }
+}
+
+/// The layers of a round with numbers are as rounds are: `blocks.*+3.linear` and `blocks.*+3.*.linear` are `blocks.*.linear`.
+fn without_numbers(name: &str) -> String {
+    let mut names = Vec::new();
+    let mut parts = name.split('.').peekable();
+    while let Some(part) = parts.next() {
+        match part.split_once('+') {
+            None => names.push(part),
+            Some((rounds, _)) => {
+                names.push(rounds);
+                parts.next_if_eq(&"*");
+            }
+        }
+    }
+    names.join(".")
 }
