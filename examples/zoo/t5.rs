@@ -25,10 +25,8 @@ model! {
         source: ids[batch, src], keep: bool[batch, src], tokens: ids[batch, seq],
         vocab, d_model, heads, head_dim, hidden, layers, buckets, max_distance, epsilon,
     ) -> [batch, seq, vocab] {
-        let x = embedding::<vocab, d_model>(source);
-        let memory = encoder::<reach = max_distance, ..>(x, keep);
-        let x = embedding::<tied = embedding>(tokens);
-        let x = decoder::<reach = max_distance, ..>(x, memory, keep);
+        let memory = encoder::<reach = max_distance, ..>(embedding::<vocab, d_model>(source), keep);
+        let x = decoder::<reach = max_distance, ..>(embedding::<tied = embedding>(tokens), memory, keep);
         linear::<vocab, bias = false>(x)
     }
 
@@ -45,9 +43,8 @@ model! {
         let biases = einsum::<[span, heads]>(of_bucket, table);
         let mut x = x;
         repeat layers {
-            x += attention::<heads, head_dim = head_dim, scale = 1, mask = padding, bias = false>(
-                rms_norm::<epsilon = epsilon>(x), padding = keep, biases = biases,
-            ) {
+            let y = rms_norm::<epsilon = epsilon>(x);
+            x += attention::<heads, head_dim = head_dim, scale = 1, mask = padding, bias = false>(y, padding = keep, biases = biases) {
                 data biases: [span, heads];
                 fn score(score, h, q_idx, kv_idx) { score + biases[clamp(kv_idx - q_idx + reach, 0, span - 1), h] }
             };
@@ -67,15 +64,13 @@ model! {
         let biases = einsum::<[span, heads]>(of_bucket, table);
         let mut x = x;
         repeat layers {
-            x += attention::<heads, head_dim = head_dim, scale = 1, mask = causal, bias = false>(
-                rms_norm::<epsilon = epsilon>(x), biases = biases,
-            ) {
+            let y = rms_norm::<epsilon = epsilon>(x);
+            x += attention::<heads, head_dim = head_dim, scale = 1, mask = causal, bias = false>(y, biases = biases) {
                 data biases: [span, heads];
                 fn score(score, h, q_idx, kv_idx) { score + biases[clamp(q_idx - kv_idx, 0, reach), h] }
             };
-            x += attention::<heads, head_dim = head_dim, scale = 1, mask = padding, bias = false, name = cross>(
-                rms_norm::<epsilon = epsilon>(x), context = memory, padding = keep,
-            );
+            let y = rms_norm::<epsilon = epsilon>(x);
+            x += attention::<heads, head_dim = head_dim, scale = 1, mask = padding, bias = false, name = cross>(y, context = memory, padding = keep);
             x += feed_forward::<hidden, activation = geglu_tanh>(rms_norm::<epsilon = epsilon>(x));
         }
         rms_norm::<epsilon = epsilon>(x)

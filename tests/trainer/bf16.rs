@@ -342,8 +342,8 @@ fn hidden_layers_read_what_is_kept_of_them() {
     };
     let [rounded, whole] = [Dtype::Bf16, Dtype::Model].map(stepped);
     let [by_rounded, by_whole] = [bf16, exact].map(|round| hidden_by_formula(&model(), round));
-    // Differences of parameters of about 1 with an error of 6e-8, and sums of a few products.
-    let tolerance = 1e-6;
+    // Differences of parameters of about 1, each with an error of 6e-8, and sums of tens of products, four maps behind one another.
+    let tolerance = 4e-6;
     let [of_whole, of_rounded] =
         [(&whole, &by_whole), (&rounded, &by_rounded)].map(|(a, b)| distance(a, b));
     assert!(of_whole < tolerance, "{of_whole}");

@@ -228,7 +228,7 @@ mod tests {
                 assert_eq!(got, want, "{rows} x {width} on {isa}");
 
                 // In place, in chunks of other sizes.
-                let mut kept = RoundedRows::uninit(rows, width);
+                let mut kept = RoundedRows::<f32>::uninit(rows, width);
                 let mut x = numbers.clone();
                 let parts = MatrixMut::new(&mut x, rows, width).row_chunks(3);
                 for (x, to) in parts.zip(kept.chunks_mut(3)) {
