@@ -120,7 +120,7 @@ mod tests {
         let all: Vec<f32> = (0..tokens).flat_map(row).collect();
         let mut rows = KeyRows::<f32>::new::<()>(room, width).expect("there is memory");
         for first in (0..tokens).step_by(100) {
-            let new = Matrix::new(&all[width * first..], 100, width);
+            let new = Matrix::new(&all[width * first..][..100 * width], 100, width);
             rows.push(&span(0, 0..100, first), new);
         }
         let mut fork = rows.clone();
