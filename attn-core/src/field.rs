@@ -108,7 +108,7 @@ pub trait Numbered<E: Dtype, D: Device<E>>: TensorCollection<E, D> {
     /// Visits its layers as fields of another module: a layer has the name `name.number`, where numbers begin at `first`.
     ///
     /// # Errors
-    /// Those of the visitor.
+    /// The visitor may return errors.
     fn visit_numbered<M: TensorCollection<E, D>, V: ModuleVisitor<M, E, D>>(
         visitor: &mut V,
         name: &str,
@@ -121,7 +121,7 @@ pub trait Numbered<E: Dtype, D: Device<E>>: TensorCollection<E, D> {
 /// Visits a layer of a round.
 ///
 /// # Errors
-/// Those of the visitor.
+/// The visitor may return errors.
 pub fn visit_layer<M, L, E, D, V>(
     visitor: &mut V,
     (name, number): (&str, usize),
@@ -141,7 +141,7 @@ where
 /// Visits neighbouring layers of a round that are alike.
 ///
 /// # Errors
-/// Those of the visitor.
+/// The visitor may return errors.
 pub fn visit_layers<M, L, E, D, V, const N: usize>(
     visitor: &mut V,
     (name, first): (&str, usize),

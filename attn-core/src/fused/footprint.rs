@@ -25,7 +25,7 @@ use crate::{Backend, Element, Error, kernel::Dtype, memory::can_allocate, sizes:
 pub struct Footprint {
     /// With the dtype of the model.
     model: Peaks,
-    /// With [`Dtype::Bf16`], in which products read some of what is kept.
+    /// With [`Dtype::Bf16`], where some of what is kept is rounded.
     bf16: Peaks,
 }
 
@@ -66,7 +66,7 @@ impl Peaks {
         backward: 0,
     };
 
-    /// So many numbers, which are kept.
+    /// The memory of this many numbers, which are kept.
     const fn kept(numbers: usize) -> Self {
         Self {
             kept: numbers,

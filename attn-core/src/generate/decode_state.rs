@@ -88,7 +88,7 @@ impl<C, E: Kernels, const READ: usize> SequenceState for DecodeState<C, E, READ>
         of_keys.chain([self.cache.memory()]).sum()
     }
 
-    /// What a body reads of keys stays in numbers of the model.
+    /// Numbers that a body reads of keys stay those of the model.
     fn round(&mut self) {
         self.cache.round();
     }

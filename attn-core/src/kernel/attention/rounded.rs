@@ -71,7 +71,7 @@ fn transpose_pairs<E: Pooled>(x: Matrix<'_, E>, to: MatrixMut<'_, f32>) {
     fill(behind, 0.0);
 }
 
-/// So many columns, and those behind them in the last vector.
+/// The number of columns, with those that fill the last vector.
 pub(super) fn whole(cols: usize) -> usize {
     cols.next_multiple_of(vector_columns::<f32>())
 }

@@ -20,12 +20,12 @@ const MAX_PERIOD: u64 = 64;
 /// `i % 6`, `i % 6 == 5`
 struct Remainder {
     modulus: u64,
-    /// What it is compared with, and nothing else is read of it.
+    /// The number that it is compared with, where nothing else is read of it.
     comparison: Option<(Comparison, u64)>,
 }
 
 impl Remainder {
-    /// What is read in the layer of this number.
+    /// The value that is read in the layer of this number.
     fn of(&self, number: u64) -> u64 {
         let rest = number % self.modulus;
         match self.comparison {

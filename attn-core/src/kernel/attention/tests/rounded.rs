@@ -287,7 +287,7 @@ impl Reference<'_> {
         let mut weights = Vec::new();
         for tile in tiles {
             max = tile.iter().map(|pair| pair.score).fold(max, f64::max);
-            // What the weights of the tile are multiplied by in the end.
+            // The weights of the tile are multiplied by this in the end.
             let scale = if is_exponential {
                 (max - lse).exp()
             } else {
