@@ -99,7 +99,7 @@ impl<N: Copy> Paged<'_, N> {
 /// Rows in pages, of numbers of the model or rounded to bf16.
 #[derive(Debug)]
 pub enum PagedRows<'a, E> {
-    /// Of the model.
+    /// Numbers of the type of the model.
     Model(Paged<'a, E>),
     /// Rounded.
     Bf16(Paged<'a, u16>),

@@ -198,7 +198,7 @@ impl Reference<'_> {
         let sink = x.sink.get(h).copied();
         let (all, lse) = weights(case.normalizer, sink, &scores);
         to.lse[row] = lse;
-        // Of the forward pass.
+        // The forward pass.
         let (out, weights_of_tiles) = self.output(tiles, &all, sink, lse, values);
         let place = (b * query + q) * heads + h;
         to.out[place * value_width..][..value_width].copy_from_slice(&out);
@@ -207,7 +207,7 @@ impl Reference<'_> {
                 to.weights[row * key + pair.k] = weight * pair.factor;
             }
         }
-        // Of the backward pass.
+        // The backward pass.
         let d_out = &d.out[place * value_width..][..value_width];
         let rounded = self.round(Point::OutputGradients, d_out);
         let d_weight = |k: usize| d.weights.get(row * key + k).copied().unwrap_or(0.0);
