@@ -89,11 +89,13 @@ fn multiply<E: Pooled>(
         let rows = rows.some_cols(depths);
         let to = part.to.iter_mut().map(MatrixMut::reborrow).collect();
         for (chunk, mut to) in row_chunks(to, rows.rows(), ROWS) {
+            let next = chunk.end..rows.rows().min(chunk.end + ROWS);
+            let next = (!next.is_empty()).then(|| rows.some_rows(next));
             let rows = rows.some_rows(chunk.clone());
             let left = Pair::in_memory_of(&mut left[..chunk.len() * pairs]);
             let packed = pack_rows(rows, left);
             let initial = of_block.part(chunk.clone(), 0..part.columns.len());
-            E::multiply_pairs(&mut to, initial, packed, columns);
+            E::multiply_pairs(&mut to, initial, packed, columns, next);
             if !sums.is_empty() {
                 sums.add(rows, chunk);
             }

@@ -11,14 +11,19 @@
 
 use std::ops::Range;
 
+use super::prefetch::prefetch_line;
 use super::slice::{load_any, store_any};
 use super::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
 /// The numbers of `b` that all rows of `a` are multiplied with before the next ones are read: they stay in the second-level cache.
 const BLOCK: usize = 32 * 1024;
 
-/// The most rows of a tile.
-const ROWS: usize = 4;
+/// The most rows of a tile, with 32 registers and with 16. A tile leaves some for the factors.
+const ROWS: usize = 8;
+const FEW_ROWS: usize = 4;
+
+/// How many tiles ahead columns are asked for if one tile has all rows, since they come from memory then.
+const AHEAD: usize = 2;
 
 /// The most lanes of a vector.
 const MOST_LANES: usize = 16;
@@ -62,15 +67,16 @@ impl<E: Real> Kernel for Dots<'_, E> {
     fn run<V: Vector<Element = E>>(mut self) {
         let [rows, cols] = [self.a.rows(), self.b.rows()];
         let block = (BLOCK / self.b.cols().max(1)).max(MOST_LANES);
-        // The instruction sets with vectors of 32 bytes have 16 registers, the others 32. A tile leaves some for the factors.
+        // The instruction sets with vectors of 32 bytes have 16 registers, the others 32.
         let are_few = size_of::<V>() == 32;
+        let most = if are_few { FEW_ROWS } else { ROWS };
         for first in (0..cols).step_by(block) {
             let block = first..cols.min(first + block);
             let mut at = 0;
             while at < rows {
                 // All tiles have about the same number of rows.
                 let rest = rows - at;
-                let some = rest.div_ceil(rest.div_ceil(ROWS));
+                let some = rest.div_ceil(rest.div_ceil(most));
                 let block = block.clone();
                 match some {
                     1 => self.rows::<V, 1, 8>(at, block),
@@ -79,7 +85,11 @@ impl<E: Real> Kernel for Dots<'_, E> {
                     _ if are_few => self.rows::<V, 4, 2>(at, block),
                     2 => self.rows::<V, 2, 8>(at, block),
                     3 => self.rows::<V, 3, 8>(at, block),
-                    _ => self.rows::<V, 4, 6>(at, block),
+                    4 => self.rows::<V, 4, 6>(at, block),
+                    5 => self.rows::<V, 5, 4>(at, block),
+                    6 => self.rows::<V, 6, 4>(at, block),
+                    7 => self.rows::<V, 7, 3>(at, block),
+                    _ => self.rows::<V, 8, 3>(at, block),
                 }
                 at += some;
             }
@@ -95,29 +105,43 @@ impl<E: Real> Dots<'_, E> {
         row: usize,
         block: Range<usize>,
     ) {
+        // The last rows ask for the columns of the next block, or where they are the first ones, too, for those of a tile to come.
+        let ahead = match row {
+            _ if row + R < self.a.rows() => None,
+            0 => Some(AHEAD * C),
+            _ => Some(block.len()),
+        };
         let mut col = block.start;
         while col + C <= block.end {
-            self.tile::<V, R, C>(row, col);
+            self.tile::<V, R, C>(row, col, ahead);
             col += C;
         }
         while col < block.end {
-            self.tile::<V, R, 1>(row, col);
+            self.tile::<V, R, 1>(row, col, ahead);
             col += 1;
         }
     }
 
+    /// The tile at `row` and `col`, which asks for the columns that stand so many ahead.
     #[inline(always)]
     fn tile<V: Vector<Element = E>, const R: usize, const C: usize>(
         &mut self,
         row: usize,
         col: usize,
+        ahead: Option<usize>,
     ) {
         let depth = self.b.cols();
         let a: [&[E]; R] = std::array::from_fn(|r| &self.a.row(row + r)[..depth]);
         let b: [&[E]; C] = std::array::from_fn(|c| &self.b.row(col + c)[..depth]);
         let mut sums = [[V::zero(); C]; R];
         let whole = depth - depth % V::LANES;
+        let ahead = ahead.map(|columns| columns * self.b.row_stride());
         for k in (0..whole).step_by(V::LANES) {
+            if let Some(ahead) = ahead {
+                for row in b {
+                    prefetch_line(row.as_ptr().wrapping_add(ahead + k));
+                }
+            }
             // SAFETY: each row has `depth` numbers, and `k + LANES` is at most `whole`, which is at most `depth`.
             let load = |row: &[E]| V::load(unsafe { row.get_unchecked(k..k + V::LANES) });
             add_products(&mut sums, a.map(load), b.map(load));
@@ -153,7 +177,7 @@ fn add_products<V: Vector, const R: usize, const C: usize>(
 
 /// The sum of the lanes of each vector, in the order of [`Vector::reduce_sum`]. As many vectors as there are lanes are added at once.
 #[inline(always)]
-fn add_lanes<V: Vector>(vectors: &[V], to: &mut [V::Element]) {
+pub(crate) fn add_lanes<V: Vector>(vectors: &[V], to: &mut [V::Element]) {
     for (vectors, to) in vectors.chunks(V::LANES).zip(to.chunks_mut(V::LANES)) {
         if vectors.len() <= 2 {
             for (vector, to) in vectors.iter().zip(to) {

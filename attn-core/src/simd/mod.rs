@@ -87,6 +87,7 @@ pub use bytes::{
     BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, ByteSums, MOST_BYTE_DEPTHS, SignedBytes, sums_of_bytes,
 };
 pub use dispatch::run;
+pub(crate) use few_rows::add_lanes;
 pub use few_rows::dots_of_rows;
 pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};

@@ -112,7 +112,7 @@ pub trait PairSums: Real {
     fn pair_columns(rows: Matrix<'_, Self>, to: MatrixMut<'_, Pair>);
 
     /// [`multiply_panels`](super::multiply_panels) of pairs: a depth of `rows` and `columns` is that of two numbers. The panels have as many columns
-    /// as those of the sums.
+    /// as those of the sums. Meanwhile the processor is asked for `next`: numbers that the caller rounds afterwards.
     ///
     /// The sums of `f32` have the same bits on every instruction set, but for the bits of a NaN.
     ///
@@ -124,6 +124,7 @@ pub trait PairSums: Real {
         initial: Initial<'_, Self>,
         rows: Matrix<'_, Pair>,
         columns: Panels<'_, Pair>,
+        next: Option<Matrix<'_, Self>>,
     );
 }
 
@@ -141,8 +142,9 @@ impl PairSums for f32 {
         initial: Initial<'_, f32>,
         rows: Matrix<'_, Pair>,
         columns: Panels<'_, Pair>,
+        next: Option<Matrix<'_, f32>>,
     ) {
-        multiply(Product::new(to, initial, rows, columns));
+        multiply(Product::new(to, initial, rows, columns).asking_for(next));
     }
 }
 
@@ -160,8 +162,9 @@ impl PairSums for f64 {
         initial: Initial<'_, f64>,
         rows: Matrix<'_, Pair>,
         columns: Panels<'_, Pair>,
+        next: Option<Matrix<'_, f64>>,
     ) {
-        run(Product::new(to, initial, rows, columns));
+        run(Product::new(to, initial, rows, columns).asking_for(next));
     }
 }
 
@@ -667,7 +670,7 @@ mod tests {
                 let mut to = [MatrixMut::new(&mut got, rows, columns)];
                 let a_rows = Matrix::new(&a, rows, depth);
                 let panels = Panels::with_columns(&b, depth, width);
-                f64::multiply_pairs(&mut to, Initial::Old, a_rows, panels);
+                f64::multiply_pairs(&mut to, Initial::Old, a_rows, panels, None);
                 for (at, got) in got.iter().enumerate() {
                     let of = |k: usize| {
                         let a = a[at / columns * depth + k].numbers().map(f64::from);

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use super::prefetch::prefetch_line;
+use super::prefetch::{LINE, prefetch, prefetch_line};
 use super::slice::{load_any, store_any};
 use super::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
@@ -230,6 +230,8 @@ pub(super) struct Product<'a, 'b, E, N> {
     columns: Panels<'a, N>,
     /// The number of columns.
     all: usize,
+    /// Numbers that the caller reads after the product, and that are in no cache yet.
+    next: Option<Matrix<'a, E>>,
 }
 
 impl<E: Real> Kernel for Product<'_, '_, E, E> {
@@ -271,7 +273,13 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
             rows,
             columns,
             all,
+            next: None,
         }
+    }
+
+    /// Asks for numbers that the caller reads after the product.
+    pub(super) fn asking_for(self, next: Option<Matrix<'a, E>>) -> Self {
+        Self { next, ..self }
     }
 
     #[inline(always)]
@@ -318,8 +326,7 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
         }
     }
 
-    /// The tile at `place`, of up to `R` rows and of `C` vectors from column `col` of the panel `b` on. It may look ahead to the rows of the
-    /// next tile.
+    /// The tile at `place`, of up to `R` rows and of `C` vectors from column `col` of the panel `b` on. It may ask for what is read next.
     #[inline(always)]
     fn tile<V, F, const R: usize, const C: usize>(
         &mut self,
@@ -331,7 +338,12 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
         V: Vector<Element = E>,
         F: Factors<V, Number = N>,
     {
-        let sums = sums::<V, F, R, C>(self.rows, place.rows.start, b, col, looks_ahead);
+        self.ask_for_results(&place);
+        let ahead = match looks_ahead {
+            true => self.ahead(&place, R),
+            false => None,
+        };
+        let sums = sums::<V, F, R, C>(self.rows, place.rows.start, b, col, ahead);
         let mut start = 0;
         for piece in &mut *self.to {
             let end = start + piece.cols();
@@ -344,6 +356,76 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
                     .write_part::<V>(&numbers(&sums), piece, start, &place, some);
             }
             start = end;
+        }
+    }
+}
+
+impl<E: Real, N: Copy> Product<'_, '_, E, N> {
+    /// Asks for the memory of a part of the result. It is there when the sums are.
+    #[inline(always)]
+    fn ask_for_results(&self, place: &Place) {
+        let mut start = 0;
+        for piece in &*self.to {
+            let end = start + piece.cols();
+            if start <= place.columns.start && place.columns.end <= end {
+                let columns = place.columns.start - start..place.columns.end - start;
+                for row in place.rows.clone() {
+                    prefetch(&piece.row(row)[columns.clone()]);
+                }
+            }
+            start = end;
+        }
+    }
+
+    /// What a tile of `rows` rows asks for meanwhile: its share of what the caller reads next, or the rows of the next tile. Their numbers may
+    /// stand apart, those of neighbouring rows side by side. Each depth is then in a cache line of its own, of which the processor foresees
+    /// nothing.
+    #[inline(always)]
+    fn ahead(&self, place: &Place, rows: usize) -> Option<Ahead> {
+        if let Some(next) = self.next {
+            let next = match next.has_row_slices() {
+                true => next,
+                false => next.transposed(),
+            };
+            let share = next.rows().div_ceil(self.rows.rows().div_ceil(rows));
+            let first = place.rows.start / rows * share;
+            let stride = next.row_stride();
+            return Some(Ahead {
+                piece: next.as_ptr().wrapping_add(first * stride).cast(),
+                stride: stride * size_of::<E>(),
+                lines: (next.cols() * size_of::<E>()).div_ceil(LINE),
+                line: 0,
+            });
+        }
+        let (row_stride, step) = self.rows.strides();
+        let last_of_next = (place.rows.start + 2 * rows - 1) * row_stride;
+        (step > 1).then(|| Ahead {
+            piece: self.rows.as_ptr().wrapping_add(last_of_next).cast(),
+            stride: step * size_of::<N>(),
+            lines: 1,
+            line: 0,
+        })
+    }
+}
+
+/// Memory that is read soon: pieces of so many lines, some bytes apart.
+#[derive(Clone, Copy)]
+struct Ahead {
+    piece: *const u8,
+    stride: usize,
+    lines: usize,
+    line: usize,
+}
+
+impl Ahead {
+    /// Asks for the next line.
+    #[inline(always)]
+    fn ask(&mut self) {
+        prefetch_line(self.piece.wrapping_add(self.line * LINE));
+        self.line += 1;
+        if self.line >= self.lines {
+            self.line = 0;
+            self.piece = self.piece.wrapping_add(self.stride);
         }
     }
 }
@@ -452,17 +534,14 @@ impl<E: Real> Initial<'_, E> {
 }
 
 /// The sums of `R` rows from `first` on, and of `N` vectors of columns of the panel `b` from `col` on. Behind the last row there is that one
-/// again.
-///
-/// The numbers of a row may stand apart, those of neighbouring rows side by side. Each depth is then in a cache line of its own, of which the
-/// processor foresees nothing, so the lines of the next tile may be asked for.
+/// again. Each depth asks for a line of what is read next.
 #[inline(always)]
 fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
     a: Matrix<'_, F::Number>,
     first: usize,
     b: Panel<'_, F::Number>,
     col: usize,
-    looks_ahead: bool,
+    mut ahead: Option<Ahead>,
 ) -> [[V; N]; R] {
     let depth = a.cols();
     let last_depth = depth.saturating_sub(1) * b.stride;
@@ -479,8 +558,6 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
     }
     // SAFETY: `first` and `last` are rows of the matrix, so where each begins, there is a number.
     let rows = rows.map(|at| unsafe { a.as_ptr().add(at) });
-    let last_of_next = a.as_ptr().wrapping_add((first + 2 * R - 1) * row_stride);
-    let next = (looks_ahead && step > 1).then_some(last_of_next);
     let mut at = 0;
     for k in 0..depth {
         // SAFETY: `k` is less than the depth. So each row has a number `k`, `at` behind its first, and the columns of the tile at the last depth are
@@ -492,8 +569,8 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
                 b.numbers.get_unchecked(start..start + N * V::LANES),
             )
         };
-        if let Some(next) = next {
-            prefetch_line(next.wrapping_add(at));
+        if let Some(ahead) = &mut ahead {
+            ahead.ask();
         }
         at += step;
         let b: [F::Lanes; N] = std::array::from_fn(|i| F::load(&b[i * V::LANES..]));

@@ -1,7 +1,7 @@
 //! Hints to the caches.
 
 /// The bytes of a cache line.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// Asks for numbers that are read soon, where the processor has an instruction for that. Nothing else changes.
 ///

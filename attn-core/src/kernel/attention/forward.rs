@@ -17,7 +17,6 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::bf16_rows;
 use super::dropout_mask::DropoutMask;
 use super::heads::Heads;
 use super::layout::{equal_chunks, fill, some_cols};
@@ -364,19 +363,14 @@ impl<E: Pooled> Attention<'_, E> {
     fn forward_scores(&self, tile: &Tile, operands: Operands<'_, E>, to: &mut MatrixMut<'_, E>) {
         match operands {
             Operands::Whole { q, k, .. } => {
-                let is_read = match self.similarity {
-                    Similarity::Dot { scale } if q.rows() == 1 => {
-                        k.for_bf16_parts(tile.keys.clone(), |first, k| {
-                            let to = &mut to.row_mut(0)[first..first + k.rows()];
-                            bf16_rows::dots(scale, q.row(0), k, to);
-                        })
+                let keys = tile.keys.clone();
+                match self.similarity {
+                    Similarity::Dot { scale } if self.sizes.query == 1 => {
+                        k.dots(scale, q.row(0), keys, to.row_mut(0));
                     }
-                    _ => false,
-                };
-                if !is_read {
-                    k.with(tile.keys.clone(), |k| {
+                    _ => k.with(keys, |k| {
                         self.similarities(tile.head, q, k.transposed(), to.reborrow());
-                    });
+                    }),
                 }
             }
             Operands::Rounded { q, keys } => {
@@ -409,13 +403,9 @@ impl<E: Pooled> Attention<'_, E> {
         match operands {
             Operands::Whole { v, .. } => {
                 // Where a key is masked, its values may be NaN.
-                let is_read = matrix.rows() == 1 && !tile.is_partial();
-                let is_read = is_read
-                    && v.for_bf16_parts(tile.keys.clone(), |first, v| {
-                        let weights = &matrix.row(0)[first..first + v.rows()];
-                        bf16_rows::add_weighted(weights, v, sums.write().row_mut(0));
-                    });
-                if !is_read {
+                if self.sizes.query == 1 && !tile.is_partial() {
+                    v.add_weighted(matrix.row(0), tile.keys.clone(), sums.write().row_mut(0));
+                } else {
                     v.with(tile.keys.clone(), |values| {
                         let weights = MaskedWeights { mask, tile, matrix };
                         weights.matmul(E::ONE, values, sums.write(), WriteMode::Add);

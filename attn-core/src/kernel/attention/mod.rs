@@ -4,7 +4,6 @@
 
 mod additive;
 mod backward;
-mod bf16_rows;
 mod decode;
 mod dropout_mask;
 mod entry;
@@ -18,6 +17,7 @@ mod layout;
 mod load;
 mod mask_blocks;
 mod masked_weights;
+mod one_query;
 mod paged;
 mod pair_mask;
 mod pair_score;
@@ -42,13 +42,13 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
-pub use bf16_rows::{round_rows, widen_rows};
 pub use decode::{DecodeKernels, Positions, decode};
 pub use entry::AttentionKernels;
 pub use head_transform::{HeadTransforms, head_transform, head_transform_backward};
 pub use heads::{HeadLayout, Heads};
 pub use key_numbers::{KeyNumbers, PAGE_NUMBERS, PagedNumbers};
 pub use mask_blocks::{MaskBlocks, mask_density};
+pub use one_query::{round_rows, widen_rows};
 pub use paged::{KeySource, PAGE_ROWS, Page, Paged, PagedRows};
 pub use pair_mask::{Attends, PairMask, PairTensor};
 pub use pair_score::{PairFunction, PairGradients, PairScore, PairScores};

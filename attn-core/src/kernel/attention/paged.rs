@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Heads;
-use super::bf16_rows::widen_rows;
 use super::heads::HeadLayout;
+use super::one_query::{add_weighted, dots, widen_rows};
 use super::plan::TILE;
 use crate::kernel::panel::Panel;
 use crate::kernel::{Matrix, Pooled};
@@ -183,18 +183,29 @@ impl<E: Pooled> Rows<'_, E> {
         }
     }
 
-    /// Calls `body(first, part)` for parts of a range of rows, if they are in bf16. Returns whether they are.
-    pub(super) fn for_bf16_parts(
-        &self,
-        rows: Range<usize>,
-        body: impl FnMut(usize, Matrix<'_, u16>),
-    ) -> bool {
+    /// `to[j] = scale q · rows[j]` for a range of rows, which are read where they stand.
+    pub(super) fn dots(&self, scale: E, q: &[E], rows: Range<usize>, to: &mut [E]) {
         match self {
-            Self::Paged(PagedRows::Bf16(paged)) => {
-                paged.for_parts(rows, body);
-                true
-            }
-            _ => false,
+            Self::Matrix(matrix) => dots(scale, q, matrix.some_rows(rows), to),
+            Self::Paged(PagedRows::Model(paged)) => paged.for_parts(rows, |first, part| {
+                dots(scale, q, part, &mut to[first..first + part.rows()]);
+            }),
+            Self::Paged(PagedRows::Bf16(paged)) => paged.for_parts(rows, |first, part| {
+                dots(scale, q, part, &mut to[first..first + part.rows()]);
+            }),
+        }
+    }
+
+    /// `to += Σ weights[j] rows[j]` for a range of rows, which are read where they stand.
+    pub(super) fn add_weighted(&self, weights: &[E], rows: Range<usize>, to: &mut [E]) {
+        match self {
+            Self::Matrix(matrix) => add_weighted(weights, matrix.some_rows(rows), to),
+            Self::Paged(PagedRows::Model(paged)) => paged.for_parts(rows, |first, part| {
+                add_weighted(&weights[first..first + part.rows()], part, to);
+            }),
+            Self::Paged(PagedRows::Bf16(paged)) => paged.for_parts(rows, |first, part| {
+                add_weighted(&weights[first..first + part.rows()], part, to);
+            }),
         }
     }
 

@@ -84,7 +84,7 @@ pub(super) fn multiply<E: Pooled>(
     columns: Matrix<'_, Pair>,
 ) {
     match Panels::in_place_with_columns(columns, panel_columns::<E>()) {
-        Some(columns) => E::multiply_pairs(&mut [to], initial, rows, columns),
+        Some(columns) => E::multiply_pairs(&mut [to], initial, rows, columns, None),
         None => unreachable!("columns of whole vectors"),
     }
 }

@@ -1,11 +1,9 @@
-//! Keys and values in bf16, and the products of one query with them, which read each number where it stands.
-
-use std::array;
+//! The products of one query with keys and values, which read each number where it stands.
 
 use crate::kernel::bf16::{nearest, widened};
 use crate::kernel::{Matrix, MatrixMut, Pooled, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, prefetch, run};
+use crate::simd::{Kernel, Vector, add_lanes, prefetch, run};
 
 /// The most lanes of a vector.
 const LANES: usize = 16;
@@ -14,17 +12,70 @@ const LANES: usize = 16;
 const VECTORS: usize = 4;
 
 /// The rows that are multiplied at a time.
-const ROWS: usize = 4;
+const ROWS: usize = 8;
 
 /// How many rows ahead memory is asked for: the rows of a head are short pieces far apart, of which the processor foresees little.
 const AHEAD: usize = 16;
 
 /// Asks for a row that is read soon.
 #[inline(always)]
-fn prefetch_ahead(rows: Matrix<'_, u16>, row: usize) {
+fn prefetch_ahead<N>(rows: Matrix<'_, N>, row: usize) {
     if row + AHEAD < rows.rows() {
         prefetch(rows.row(row + AHEAD));
     }
+}
+
+/// How a key or a value is stored: a number of the model, or one in bf16.
+pub(super) trait Stored<E: Real>: Copy + Sync {
+    /// A vector of numbers. Panics if there are fewer.
+    fn load<V: Vector<Element = E>>(from: &[Self]) -> V;
+
+    /// A vector of fewer numbers than lanes, and zeros.
+    fn load_partial<V: Vector<Element = E>>(from: &[Self]) -> V;
+}
+
+impl<E: Real> Stored<E> for E {
+    #[inline(always)]
+    fn load<V: Vector<Element = E>>(from: &[E]) -> V {
+        V::load(from)
+    }
+
+    #[inline(always)]
+    fn load_partial<V: Vector<Element = E>>(from: &[E]) -> V {
+        load_any(from)
+    }
+}
+
+impl<E: Real> Stored<E> for u16 {
+    #[inline(always)]
+    fn load<V: Vector<Element = E>>(from: &[u16]) -> V {
+        let mut numbers = [E::ZERO; LANES];
+        for (to, from) in numbers.iter_mut().zip(&from[..V::LANES]) {
+            *to = E::of_f32(widened(*from));
+        }
+        V::load(&numbers)
+    }
+
+    #[inline(always)]
+    fn load_partial<V: Vector<Element = E>>(from: &[u16]) -> V {
+        let mut numbers = [0; LANES];
+        numbers[..from.len()].copy_from_slice(from);
+        Self::load(&numbers)
+    }
+}
+
+/// `to[j] = scale Σ q[i] rows[j][i]`
+pub(super) fn dots<E: Pooled>(scale: E, q: &[E], rows: Matrix<'_, impl Stored<E>>, to: &mut [E]) {
+    run(Dots { scale, q, rows, to });
+}
+
+/// `to += Σ weights[j] rows[j]`, in the order of the rows.
+pub(super) fn add_weighted<E: Pooled>(
+    weights: &[E],
+    rows: Matrix<'_, impl Stored<E>>,
+    to: &mut [E],
+) {
+    run(AddWeighted { weights, rows, to });
 }
 
 /// Rounds rows to bf16: to the nearest number, and to the even one of two.
@@ -35,16 +86,6 @@ pub fn round_rows<E: Pooled>(from: Matrix<'_, E>, to: MatrixMut<'_, u16>) {
 /// The same numbers in a wider type.
 pub fn widen_rows<E: Pooled>(from: Matrix<'_, u16>, to: MatrixMut<'_, E>) {
     run(Widen { from, to });
-}
-
-/// `to[j] = scale Σ q[i] rows[j][i]`
-pub(super) fn dots<E: Pooled>(scale: E, q: &[E], rows: Matrix<'_, u16>, to: &mut [E]) {
-    run(Dots { scale, q, rows, to });
-}
-
-/// `to += Σ weights[j] rows[j]`, in the order of the rows.
-pub(super) fn add_weighted<E: Pooled>(weights: &[E], rows: Matrix<'_, u16>, to: &mut [E]) {
-    run(AddWeighted { weights, rows, to });
 }
 
 struct Round<'a, E> {
@@ -87,32 +128,14 @@ impl<E: Real> Kernel for Widen<'_, E> {
     }
 }
 
-/// A vector of wider numbers. Panics if there are fewer.
-#[inline(always)]
-fn load<V: Vector>(from: &[u16]) -> V {
-    let mut numbers = [V::Element::ZERO; LANES];
-    for (to, from) in numbers.iter_mut().zip(&from[..V::LANES]) {
-        *to = V::Element::of_f32(widened(*from));
-    }
-    V::load(&numbers)
-}
-
-/// A vector of fewer numbers than lanes, and zeros.
-#[inline(always)]
-fn load_partial<V: Vector>(from: &[u16]) -> V {
-    let mut numbers = [0; LANES];
-    numbers[..from.len()].copy_from_slice(from);
-    load(&numbers)
-}
-
-struct Dots<'a, E> {
+struct Dots<'a, E, N> {
     scale: E,
     q: &'a [E],
-    rows: Matrix<'a, u16>,
+    rows: Matrix<'a, N>,
     to: &'a mut [E],
 }
 
-impl<E: Real> Kernel for Dots<'_, E> {
+impl<E: Real, N: Stored<E>> Kernel for Dots<'_, E, N> {
     type Element = E;
     type Output = ();
 
@@ -120,41 +143,44 @@ impl<E: Real> Kernel for Dots<'_, E> {
     fn run<V: Vector<Element = E>>(self) {
         for (group, to) in self.to.chunks_mut(ROWS).enumerate() {
             let last = ROWS * group + to.len() - 1;
-            // Behind the last row there is that one again.
-            let rows: [&[u16]; ROWS] = array::from_fn(|n| {
+            // Behind the last row there is that one again. A loop, since a closure may be left as a function.
+            let mut rows = [&[][..]; ROWS];
+            for (n, place) in rows.iter_mut().enumerate() {
                 let row = (ROWS * group + n).min(last);
                 prefetch_ahead(self.rows, row);
-                &self.rows.row(row)[..self.q.len()]
-            });
+                *place = &self.rows.row(row)[..self.q.len()];
+            }
             let mut sums = [V::zero(); ROWS];
             let vectors = self.q.chunks_exact(V::LANES);
             let tail = vectors.remainder();
             for (at, q) in vectors.enumerate() {
                 let q = V::load(q);
                 for (sum, row) in sums.iter_mut().zip(rows) {
-                    *sum = q.mul_add(load(&row[at * V::LANES..]), *sum);
+                    *sum = q.mul_add(N::load(&row[at * V::LANES..]), *sum);
                 }
             }
             if !tail.is_empty() {
                 let q = load_any::<V>(tail);
                 for (sum, row) in sums.iter_mut().zip(rows) {
-                    *sum = q.mul_add(load_partial(&row[row.len() - tail.len()..]), *sum);
+                    *sum = q.mul_add(N::load_partial(&row[row.len() - tail.len()..]), *sum);
                 }
             }
-            for (to, sum) in to.iter_mut().zip(sums) {
-                *to = sum.reduce_sum() * self.scale;
+            let mut added = [E::ZERO; ROWS];
+            add_lanes(&sums, &mut added);
+            for (to, sum) in to.iter_mut().zip(added) {
+                *to = sum * self.scale;
             }
         }
     }
 }
 
-struct AddWeighted<'a, E> {
+struct AddWeighted<'a, E, N> {
     weights: &'a [E],
-    rows: Matrix<'a, u16>,
+    rows: Matrix<'a, N>,
     to: &'a mut [E],
 }
 
-impl<E: Real> Kernel for AddWeighted<'_, E> {
+impl<E: Real, N: Stored<E>> Kernel for AddWeighted<'_, E, N> {
     type Element = E;
     type Output = ();
 
@@ -173,12 +199,12 @@ impl<E: Real> Kernel for AddWeighted<'_, E> {
                 let weight = V::splat(*weight);
                 if let Some(row) = row.get(..step) {
                     for (n, sum) in sums.iter_mut().enumerate() {
-                        *sum = weight.mul_add(load(&row[n * V::LANES..]), *sum);
+                        *sum = weight.mul_add(N::load(&row[n * V::LANES..]), *sum);
                     }
                     continue;
                 }
                 for (sum, row) in sums.iter_mut().zip(row.chunks(V::LANES)) {
-                    *sum = weight.mul_add(load_partial(row), *sum);
+                    *sum = weight.mul_add(N::load_partial(row), *sum);
                 }
             }
             for (sum, to) in sums.into_iter().zip(to.chunks_mut(V::LANES)) {
