@@ -48,7 +48,7 @@ impl<E: Real> Kernel for Round<'_, E> {
     fn run<V: Vector<Element = E>>(self) {
         for ((&x, error), to) in self.x.iter().zip(self.error).zip(self.to) {
             let sum = x + *error;
-            let rounded = nearest(Into::<f64>::into(sum) as f32);
+            let rounded = nearest(sum.nearest_f32());
             *error = sum - E::of_f64(f64::from(widened(rounded)));
             *to = rounded.to_le_bytes();
         }

@@ -233,27 +233,21 @@ trait Rounds<E> {
 /// [`Pair::new`], in plain loops, which the compiler vectorises.
 struct Plain;
 
-#[inline(always)]
-fn as_f32<E: Real>(x: E) -> f32 {
-    let x: f64 = x.into();
-    x as f32
-}
-
 impl<E: Real> Rounds<E> for Plain {
     #[inline(always)]
     fn both(first: &[E], second: &[E], to: &mut [Pair]) {
         for ((to, first), second) in to.iter_mut().zip(first).zip(second) {
-            *to = Pair::new(as_f32(*first), as_f32(*second));
+            *to = Pair::new(first.nearest_f32(), second.nearest_f32());
         }
     }
 
     #[inline(always)]
     fn neighbours(x: &[E], to: &mut [Pair]) {
         for (to, pair) in to.iter_mut().zip(x.chunks_exact(2)) {
-            *to = Pair::new(as_f32(pair[0]), as_f32(pair[1]));
+            *to = Pair::new(pair[0].nearest_f32(), pair[1].nearest_f32());
         }
         if let (Some(to), [last]) = (to.get_mut(x.len() / 2), x.chunks_exact(2).remainder()) {
-            *to = Pair::new(as_f32(*last), 0.0);
+            *to = Pair::new(last.nearest_f32(), 0.0);
         }
     }
 }

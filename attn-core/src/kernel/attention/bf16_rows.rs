@@ -61,7 +61,7 @@ impl<E: Real> Kernel for Round<'_, E> {
     fn run<V: Vector<Element = E>>(mut self) {
         for row in 0..self.to.rows() {
             for (to, from) in self.to.row_mut(row).iter_mut().zip(self.from.row(row)) {
-                *to = nearest(Into::<f64>::into(*from) as f32);
+                *to = nearest(from.nearest_f32());
             }
         }
     }

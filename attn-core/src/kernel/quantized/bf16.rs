@@ -128,7 +128,7 @@ pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Bf16Matrix, Vec<f32>) {
             let mut sums = super::RowError::default();
             for (pair, line) in row.chunks(2).zip(lines.iter_mut()) {
                 for (half, weight) in pair.iter().enumerate() {
-                    let weight = super::as_f32(*weight);
+                    let weight = weight.nearest_f32();
                     let rounded = nearest(weight);
                     line.0[lane] |= u32::from(rounded) << (16 * half);
                     sums.add(weight, widened(rounded));
