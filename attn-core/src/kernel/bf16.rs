@@ -2,7 +2,7 @@
 
 use super::Real;
 use super::compiled::compiled;
-use crate::simd::{Kernel, Vector, run};
+use crate::simd::{Kernel, Vector, run, widened};
 
 /// The bytes of a number in bf16, the least significant one first.
 pub type Bf16 = [u8; 2];
@@ -81,11 +81,6 @@ pub(in crate::kernel) fn nearest(x: f32) -> u16 {
     // A NaN may have its bits in the lower half alone.
     let quiet = (bits >> 16) | 0x40;
     (if x.is_nan() { quiet } else { rounded }) as u16
-}
-
-#[inline(always)]
-pub(in crate::kernel) fn widened(x: u16) -> f32 {
-    f32::from_bits(u32::from(x) << 16)
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
-//! Keys and values in bf16, and the products of one query with them, which read each number where it stands.
+//! The products of one query with keys and values in bf16, which read each number where it stands.
 
 use std::array;
 
-use crate::kernel::bf16::{nearest, widened};
-use crate::kernel::{Matrix, MatrixMut, Pooled, Real};
+use crate::kernel::{Matrix, Pooled, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, prefetch, run};
+use crate::simd::{Kernel, Vector, prefetch, run, widened};
 
 /// The most lanes of a vector.
 const LANES: usize = 16;
@@ -27,16 +26,6 @@ fn prefetch_ahead(rows: Matrix<'_, u16>, row: usize) {
     }
 }
 
-/// Rounds rows to bf16: to the nearest number, and to the even one of two.
-pub fn round_rows<E: Pooled>(from: Matrix<'_, E>, to: MatrixMut<'_, u16>) {
-    run(Round { from, to });
-}
-
-/// The same numbers in a wider type.
-pub fn widen_rows<E: Pooled>(from: Matrix<'_, u16>, to: MatrixMut<'_, E>) {
-    run(Widen { from, to });
-}
-
 /// `to[j] = scale Σ q[i] rows[j][i]`
 pub(super) fn dots<E: Pooled>(scale: E, q: &[E], rows: Matrix<'_, u16>, to: &mut [E]) {
     run(Dots { scale, q, rows, to });
@@ -45,46 +34,6 @@ pub(super) fn dots<E: Pooled>(scale: E, q: &[E], rows: Matrix<'_, u16>, to: &mut
 /// `to += Σ weights[j] rows[j]`, in the order of the rows.
 pub(super) fn add_weighted<E: Pooled>(weights: &[E], rows: Matrix<'_, u16>, to: &mut [E]) {
     run(AddWeighted { weights, rows, to });
-}
-
-struct Round<'a, E> {
-    from: Matrix<'a, E>,
-    to: MatrixMut<'a, u16>,
-}
-
-impl<E: Real> Kernel for Round<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    /// A plain loop, which the compiler vectorises.
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        for row in 0..self.to.rows() {
-            for (to, from) in self.to.row_mut(row).iter_mut().zip(self.from.row(row)) {
-                *to = nearest(from.nearest_f32());
-            }
-        }
-    }
-}
-
-struct Widen<'a, E> {
-    from: Matrix<'a, u16>,
-    to: MatrixMut<'a, E>,
-}
-
-impl<E: Real> Kernel for Widen<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    /// A plain loop, which the compiler vectorises.
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        for row in 0..self.to.rows() {
-            for (to, from) in self.to.row_mut(row).iter_mut().zip(self.from.row(row)) {
-                *to = E::of_f32(widened(*from));
-            }
-        }
-    }
 }
 
 /// A vector of wider numbers. Panics if there are fewer.
@@ -191,7 +140,9 @@ impl<E: Real> Kernel for AddWeighted<'_, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::MatrixMut;
     use crate::kernel::testing::{noise, on_every_isa};
+    use crate::simd::Bf16Rows as _;
 
     /// Widths around vectors and groups of them.
     #[test]
@@ -206,14 +157,10 @@ mod tests {
             on_every_isa(|isa| {
                 let mut rounded = vec![0; rows * width];
                 let from = Matrix::new(&numbers, rows, width);
-                round_rows(from, MatrixMut::new(&mut rounded, rows, width));
+                f32::round_rows(from, MatrixMut::new(&mut rounded, rows, width));
                 let read = Matrix::new(&rounded, rows, width);
                 let mut wide = vec![0.0_f32; rows * width];
-                widen_rows(read, MatrixMut::new(&mut wide, rows, width));
-                for (wide, exact) in wide.iter().zip(&numbers) {
-                    let unit = (exact.abs().log2().floor() - 7.0).exp2();
-                    assert_eq!(*wide, (exact / unit).round_ties_even() * unit);
-                }
+                f32::widen_rows(read, MatrixMut::new(&mut wide, rows, width));
                 let mut scores = vec![f32::NAN; rows];
                 dots(0.3, &q, read, &mut scores);
                 for (row, score) in scores.iter().enumerate() {

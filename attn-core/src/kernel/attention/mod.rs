@@ -42,7 +42,6 @@ mod weights;
 #[cfg(test)]
 mod tests;
 
-pub use bf16_rows::{round_rows, widen_rows};
 pub use decode::{DecodeKernels, Positions, decode};
 pub use entry::AttentionKernels;
 pub use head_transform::{HeadTransforms, head_transform, head_transform_backward};

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Heads;
-use super::bf16_rows::widen_rows;
 use super::heads::HeadLayout;
 use super::plan::TILE;
 use crate::kernel::panel::Panel;
@@ -225,7 +224,7 @@ impl<E: Pooled> Rows<'_, E> {
             PagedRows::Bf16(paged) => paged.for_parts(rows, |first, part| {
                 let end = first + part.rows();
                 let (to, _) = to.reborrow().split_rows(end);
-                widen_rows(part, to.split_rows(first).1);
+                E::widen_rows(part, to.split_rows(first).1);
             }),
         }
         body(copy.read())

@@ -9,12 +9,12 @@ use std::{array, ops::Range};
 use super::blocks;
 use crate::kernel::{
     Matrix, MatrixMut, Pooled, Real,
-    bf16::{nearest, widened},
+    bf16::nearest,
     linear_parts::Parts,
     packed::{Columns, multiply_packed},
     parallel::{SMALL, for_each},
 };
-use crate::simd::{Initial, Kernel, Vector, run};
+use crate::simd::{Initial, Kernel, Vector, run, widened};
 
 /// The rows of a matrix that stand in one line.
 const LANES: usize = 16;
