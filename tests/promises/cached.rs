@@ -14,11 +14,11 @@ fn text(len: usize) -> Vec<usize> {
     (0..len).map(|i| (i * i + 3 * i + 1) % VOCAB).collect()
 }
 
-/// The nearest number in bf16 to one in `f32`, and the even one of two.
+/// The nearest number in bf16 to one in `f32`, and the even one of two. A subnormal one becomes 0.
 fn bf16(x: f64) -> f64 {
     let x = f64::from(x as f32);
-    if x == 0.0 {
-        return x;
+    if x.abs() < f32::MIN_POSITIVE.into() {
+        return 0.0;
     }
     let unit = (x.abs().log2().floor() - 7.0).exp2();
     (x / unit).round_ties_even() * unit

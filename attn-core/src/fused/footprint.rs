@@ -117,7 +117,7 @@ impl Footprint {
     pub const fn rounded(rows: usize, width: usize) -> Self {
         Self {
             model: Peaks::NONE,
-            bf16: Peaks::kept(Self::numbers(&[rows, width.div_ceil(2)])),
+            bf16: Peaks::kept(Self::numbers(&[rows, width]).div_ceil(2)),
         }
     }
 

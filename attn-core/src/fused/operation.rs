@@ -395,7 +395,7 @@ pub(crate) struct Derivative<E> {
 impl<E: Element> Derivative<E> {
     /// Adds to the gradients of the operands those of `scale` times the result, which is a number.
     pub(crate) fn run(self, scale: E, gradients: &mut Gradients<E>) {
-        let d_result = Gradients::of_number(scale);
+        let d_result = Gradients::of_numbers(vec![vec![scale]]);
         gradients.unwatched(|gradients| (self.backward)(&d_result, gradients));
     }
 
@@ -406,7 +406,7 @@ impl<E: Element> Derivative<E> {
         gradients: &mut Gradients<E>,
         watch: W,
     ) -> W {
-        let d_result = Gradients::of_number(scale);
+        let d_result = Gradients::of_numbers(vec![vec![scale]]);
         gradients.watched(watch, |gradients| (self.backward)(&d_result, gradients))
     }
 }

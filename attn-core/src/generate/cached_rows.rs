@@ -3,10 +3,7 @@
 use std::ops::Range;
 
 use super::{memory::CacheMemory, pages::Pages};
-use crate::kernel::{
-    Buffer, Kernels, MatrixMut,
-    attention::{PagedRows, round_rows},
-};
+use crate::kernel::{Buffer, Kernels, MatrixMut, attention::PagedRows};
 
 /// `[sequences, rows, width]`
 #[derive(Clone, Debug)]
@@ -48,7 +45,7 @@ impl<E: Kernels> CachedRows<E> {
                 let mut numbers = Buffer::uninit(rows * width);
                 let mut numbers = MatrixMut::new(&mut numbers, rows, width);
                 body(some, numbers.reborrow());
-                round_rows(numbers.as_ref(), to);
+                E::round_rows(numbers.as_ref(), to);
             }),
         }
     }
@@ -87,7 +84,7 @@ impl<E: Kernels> CachedRows<E> {
         for sequence in 0..sequences {
             let rows = pages.read(sequence, len);
             rounded.write(sequence, 0..len, |some, to| {
-                round_rows(rows.in_page(some), to);
+                E::round_rows(rows.in_page(some), to);
             });
         }
         Self::Bf16(rounded)

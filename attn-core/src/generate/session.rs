@@ -488,10 +488,9 @@ impl<E: Element> Session<E> {
         self.try_map(|sessions| sessions.weights(format))
     }
 
-    /// The session with its only sequence changed.
     /// Keeps keys and values in bf16, so that a session takes half of the memory, and a token of a long sequence reads half of it. They are rounded
-    /// after norm and rotation, to the nearest number and to the even one of two, and multiplied as numbers of the model. So are those of a context that
-    /// the session was given when it began. The states of scans and convolutions, and what a body reads of each key, stay what they are.
+    /// after norm and rotation, to the nearest number and to the even one of two, a subnormal one to 0, and multiplied as numbers of the model. So are those
+    /// of a context that the session was given when it began. The states of scans and convolutions, and what a body reads of each key, stay what they are.
     ///
     /// [`cache_bytes`](Self::cache_bytes) has the bytes. With [`Dtype::Model`] nothing changes.
     ///
@@ -525,6 +524,7 @@ impl<E: Element> Session<E> {
         self.try_map(|sessions| sessions.cache(dtype))
     }
 
+    /// The session with its only sequence changed.
     pub(crate) fn try_map<Err>(
         self,
         f: impl FnOnce(Sessions<E>) -> Result<Sessions<E>, Err>,

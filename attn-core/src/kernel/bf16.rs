@@ -2,7 +2,7 @@
 
 use super::Real;
 use super::compiled::compiled;
-use crate::simd::{Kernel, Vector, run};
+use crate::simd::{Kernel, Vector, run, widened};
 
 /// The bytes of a number in bf16, the least significant one first.
 pub type Bf16 = [u8; 2];
@@ -48,7 +48,7 @@ impl<E: Real> Kernel for Round<'_, E> {
     fn run<V: Vector<Element = E>>(self) {
         for ((&x, error), to) in self.x.iter().zip(self.error).zip(self.to) {
             let sum = x + *error;
-            let rounded = nearest(Into::<f64>::into(sum) as f32);
+            let rounded = nearest(sum.nearest_f32());
             *error = sum - E::of_f64(f64::from(widened(rounded)));
             *to = rounded.to_le_bytes();
         }
@@ -81,11 +81,6 @@ pub(in crate::kernel) fn nearest(x: f32) -> u16 {
     // A NaN may have its bits in the lower half alone.
     let quiet = (bits >> 16) | 0x40;
     (if x.is_nan() { quiet } else { rounded }) as u16
-}
-
-#[inline(always)]
-pub(in crate::kernel) fn widened(x: u16) -> f32 {
-    f32::from_bits(u32::from(x) << 16)
 }
 
 #[cfg(test)]

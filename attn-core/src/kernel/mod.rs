@@ -103,7 +103,6 @@ pub trait Kernels:
     + permute::Permute<Self>
     + quantized::Quantized<Self>
     + rank::Ranks<Self>
-    + rounded_rows::RoundRows<Self>
     + reduce::Reductions<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>

@@ -12,6 +12,7 @@
 //! - `outline`: the names of what a model runs.
 //! - `inputs`: the sizes of named axes, and equalities of constants.
 //! - `named`: the parameters of a model by their names.
+//! - `parameters`: iteration over them.
 //! - `results`: several results with one history.
 //! - `seeds`: those of dropouts that are computed again.
 //! - `summary`: a model as a table.
@@ -21,6 +22,7 @@ mod inputs;
 mod named;
 mod opaque;
 mod outline;
+pub(crate) mod parameters;
 mod pass;
 mod results;
 mod seeds;

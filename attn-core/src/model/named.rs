@@ -2,19 +2,12 @@
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
-use dfdx::{
-    nn::tensor_collection::{
-        RecursiveWalker, TensorCollection, TensorOptions, TensorVisitor, ViewTensorName,
-        ViewTensorRef,
-    },
-    shapes::{HasShape, Shape},
-    tensor::{Tape, Tensor, UniqueId},
-};
+use dfdx::{nn::tensor_collection::TensorCollection, tensor::Tape};
 
-use super::Weighted;
+use super::{Weighted, parameters::for_each};
 use crate::{
     Backend, Element,
-    fused::{NamedTensor, Operation, id_of},
+    fused::{NamedTensor, Operation},
 };
 
 /// Reads the parameters of a model as [`read_weights`](super::read_weights), with the names of those that were read, in their order.
@@ -34,39 +27,21 @@ where
     operation.begin_parameters();
     let weights = model.weights(operation)?;
     let places = operation.read_parameters();
-    let mut names = Names(HashMap::new());
-    let Ok(_) = L::iter_tensors(&mut RecursiveWalker {
-        m: (model, String::new()),
-        f: &mut names,
+    // The first name of each, and its dimensions.
+    let mut names = HashMap::new();
+    let Ok(()) = for_each(model, |path, parameter| {
+        let found = (path.name, parameter.dims());
+        names.entry(parameter.id()).or_insert(found);
+        Ok::<_, Infallible>(())
     });
     let places = places.into_iter().flat_map(|places| places.tensors);
     let mut tensors: Vec<_> = places
         .filter_map(|place| {
-            let (name, dims) = names.0.get(&place.id)?.clone();
+            let (name, dims) = names.get(&place.id)?.clone();
             let range = place.range;
             Some(NamedTensor { name, dims, range })
         })
         .collect();
     tensors.sort_by_key(|tensor| tensor.range.start);
     Ok((weights, tensors.into()))
-}
-
-/// The first name of each tensor, and its dimensions.
-struct Names(HashMap<UniqueId, (String, Vec<usize>)>);
-
-impl<E: Element, D: Backend<E>> TensorVisitor<E, D> for Names {
-    type Viewer = (ViewTensorRef, ViewTensorName);
-    type Err = Infallible;
-    type E2 = E;
-    type D2 = D;
-
-    fn visit<S: Shape>(
-        &mut self,
-        _: TensorOptions<S, E, D>,
-        (tensor, name): (&Tensor<S, E, D>, String),
-    ) -> Result<Option<Tensor<S, E, D>>, Infallible> {
-        let dims = tensor.shape().concrete().into();
-        self.0.entry(id_of(tensor)).or_insert((name, dims));
-        Ok(None)
-    }
 }

@@ -81,7 +81,7 @@ use dfdx::nn::TensorCollection;
 
 use crate::{
     Backend, Element, disk,
-    train::parameters::{self, Parameter},
+    model::parameters::{self, Parameter},
 };
 use graph::{Graph, fields};
 use proto::{DataType, Message};

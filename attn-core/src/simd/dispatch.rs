@@ -51,6 +51,11 @@ macro_rules! real {
                 value.into()
             }
 
+            #[inline(always)]
+            fn nearest_f32(self) -> f32 {
+                self as f32
+            }
+
             #[inline]
             fn run_on<K: Kernel<Element = Self>>(isa: Isa, kernel: K) -> K::Output {
                 isa.assert_available();

@@ -132,6 +132,15 @@ impl<'a, E> Matrix<'a, E> {
         self.part(range, 0..self.cols)
     }
 
+    /// Parts of `rows` rows each; the last may have fewer.
+    ///
+    /// # Panics
+    /// If `rows` is 0.
+    pub fn row_chunks(self, rows: usize) -> impl Iterator<Item = Self> {
+        let starts = (0..self.rows).step_by(rows);
+        starts.map(move |start| self.some_rows(start..self.rows.min(start + rows)))
+    }
+
     /// A range of columns.
     ///
     /// # Panics
@@ -288,16 +297,18 @@ impl<'a, E> MatrixMut<'a, E> {
         self.start
     }
 
-    /// The same memory as numbers of another type.
+    /// The same memory as numbers of another type, one or several in the place of each.
     ///
     /// # Safety
-    /// Both types have the same size and alignment, and allow all bits.
+    /// Both types allow all bits, and the alignment of `F` is at most that of `E`.
     pub(super) unsafe fn cast<F>(self) -> MatrixMut<'a, F> {
+        const { assert!(size_of::<E>().is_multiple_of(size_of::<F>())) }
+        let each = size_of::<E>() / size_of::<F>();
         MatrixMut {
             start: self.start.cast(),
             rows: self.rows,
-            cols: self.cols,
-            row_stride: self.row_stride,
+            cols: each * self.cols,
+            row_stride: each * self.row_stride,
             data: PhantomData,
         }
     }

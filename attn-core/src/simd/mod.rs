@@ -46,7 +46,7 @@
 // `vector` has the traits; `scalar`, `avx2`, `avx512` and `neon` implement them; `isa` knows which of these the machine has;
 // `dispatch` chooses among them and is the only place that names them. `math` and `slice` are generic over the trait and know no instruction set; `tables`
 // holds the coefficients of `math`, `call` is `slice` for callers that are not kernels themselves. `matrix` holds views that
-// threads can share, `product` multiplies them, `panels` those that are packed, `pairs` those of numbers in bf16; `bytes` multiplies integers. `pages` speaks to the system.
+// threads can share, `product` multiplies them, `panels` those that are packed, `pairs` those of numbers that `bf16` rounds; `bytes` multiplies integers. `pages` speaks to the system.
 //
 // SAFETY, for the whole folder. An instruction of an extension may only run on a machine that has it. The operations of a vector
 // are safe functions nevertheless, because code outside this folder cannot get a vector type that the machine lacks: the types
@@ -54,6 +54,7 @@
 // `Isa::run`, has checked the machine before.
 #![allow(unsafe_code)]
 
+mod bf16;
 mod bytes;
 mod dispatch;
 mod few_rows;
@@ -83,6 +84,7 @@ pub mod slice;
 #[cfg(test)]
 mod tests;
 
+pub use bf16::{Bf16Rows, Pair, halves, halves_mut, widened};
 pub use bytes::{
     BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, ByteSums, MOST_BYTE_DEPTHS, SignedBytes, sums_of_bytes,
 };
@@ -92,7 +94,7 @@ pub use few_rows::dots_of_rows;
 pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;
-pub use pairs::{Pair, PairSums};
+pub use pairs::PairSums;
 pub use panels::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, vector_columns};
 pub(crate) use prefetch::prefetch;
 pub use product::{Threads, WriteMode, product};

@@ -228,6 +228,9 @@ pub trait Real:
     /// The number `value`.
     fn of_f32(value: f32) -> Self;
 
+    /// The nearest `f32`.
+    fn nearest_f32(self) -> f32;
+
     /// Runs `kernel` with the vectors of `isa`; see [`Isa::run`].
     #[doc(hidden)]
     fn run_on<K: Kernel<Element = Self>>(isa: Isa, kernel: K) -> K::Output;

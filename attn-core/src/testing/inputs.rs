@@ -5,7 +5,7 @@ use dfdx::{
     tensor::{OwnedTape, Tensor, Trace},
 };
 
-use crate::{Backend, Element, data::values, train::parameters::Parameter};
+use crate::{Backend, Element, data::values, model::parameters::Parameter};
 
 /// The inputs of a module: a tensor of floats, ids (`usize`) or marks (`bool`), or a tuple of up to six of those. Gradients with respect to
 /// all floats are checked. A single number, as the valid length of input without a batch, may be a `usize`.

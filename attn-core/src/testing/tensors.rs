@@ -8,7 +8,7 @@ use dfdx::{
 use super::inputs::{ALONE, InputVisitor, Inputs};
 use crate::{
     Backend, Element,
-    train::parameters::{Parameter, for_each, for_each_mut},
+    model::parameters::{Parameter, for_each, for_each_mut},
 };
 
 /// A parameter or an input.

@@ -121,7 +121,7 @@ mod gradients;
 mod lion;
 mod muon;
 mod optimizer;
-pub(crate) mod parameters;
+mod parameters;
 mod schedule;
 mod schedule_free;
 mod sgd;

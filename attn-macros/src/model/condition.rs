@@ -5,8 +5,9 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Token, braced, parenthesized, token};
 
 use super::expression::{in_the_way, parse_expr};
-use super::parse::{parse_statements, read, require};
+use super::parse::{read, require};
 use super::signature::begins_with_entry;
+use super::statement::parse_statements;
 use super::syntax::{Comparison, Condition, Expr, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;

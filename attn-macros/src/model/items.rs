@@ -5,8 +5,9 @@ use syn::parse::ParseStream;
 use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
 
 use super::budget;
-use super::parse::{parse_arguments, parse_statements, recover, require, tokens_of_argument};
+use super::parse::{parse_arguments, recover, require, tokens_of_argument};
 use super::signature::{Takes, parse_input, parse_inputs, parse_results, skip_to_body};
+use super::statement::parse_statements;
 use super::syntax::{
     Argument, BlockDraft, BudgetDraft, InputDraft, Parameter, Statement, TypeDraft,
 };

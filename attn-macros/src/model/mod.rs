@@ -38,6 +38,7 @@ mod scan;
 pub(crate) mod signature;
 pub(crate) mod sizes;
 mod split_products;
+mod statement;
 mod steps;
 pub(crate) mod strips;
 pub(crate) mod syntax;

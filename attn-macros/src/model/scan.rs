@@ -5,8 +5,9 @@ use syn::parse::ParseStream;
 use syn::{Token, braced, token};
 
 use super::expression::{in_the_way, parse_values_before};
-use super::parse::{argument, parse_statements, parse_to_end, skip};
+use super::parse::{argument, skip};
 use super::signature::parse_type;
+use super::statement::{parse_statements, parse_to_end};
 use super::syntax::{Expr, Scan, ScanTo, Statement, TypeDraft};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;

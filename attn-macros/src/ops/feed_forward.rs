@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 
 use super::activation::{self, Activation};
 use super::dropout::{Dropout, probability};
-use super::layer::{self, Layer};
+use super::layer::{self, Layer, Rounding};
 use super::linear::Affine;
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Kept, Label, Lower, ModelOp, Op,
@@ -272,8 +272,8 @@ impl Layer for TwoLayers {
         None
     }
 
-    fn rounds_products(&self) -> bool {
-        true
+    fn rounding(&self) -> Rounding {
+        Rounding::ProductsAndHidden
     }
 
     fn recent(&self) -> Option<[Size; 2]> {

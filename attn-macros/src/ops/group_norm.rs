@@ -3,7 +3,7 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-use super::layer::{self, Layer};
+use super::layer::{self, Layer, Rounding};
 use super::norm::{Learned, asked_epsilon, bias, epsilon, epsilon_label};
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Kept, Label, Lower, ModelOp, Op,
@@ -137,8 +137,8 @@ impl Layer for Channels {
         None
     }
 
-    fn rounds_products(&self) -> bool {
-        false
+    fn rounding(&self) -> Rounding {
+        Rounding::None
     }
 
     fn recent(&self) -> Option<[Size; 2]> {

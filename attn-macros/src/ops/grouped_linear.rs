@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
-use super::layer::{self, Layer};
+use super::layer::{self, Layer, Rounding};
 use super::{
     Bound, CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower,
     ModelOp, Op, Operation, Properties, Saved,
@@ -156,8 +156,8 @@ impl Layer for Affines {
         None
     }
 
-    fn rounds_products(&self) -> bool {
-        false
+    fn rounding(&self) -> Rounding {
+        Rounding::None
     }
 
     fn recent(&self) -> Option<[Size; 2]> {

@@ -19,11 +19,21 @@ pub(crate) trait Layer {
     /// The numbers of rows and columns of its table, if others may be tied to it.
     fn table(&self) -> Option<[&Size; 2]>;
 
-    /// Whether a trainer may round the operands of its products to bf16.
-    fn rounds_products(&self) -> bool;
+    /// What a trainer in bf16 rounds.
+    fn rounding(&self) -> Rounding;
 
     /// The numbers of rows and columns of what it remembers in a session, if it goes along the tokens.
     fn recent(&self) -> Option<[Size; 2]>;
+}
+
+/// What a trainer in bf16 rounds of a layer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    None,
+    /// The operands of its products.
+    Products,
+    /// Those, and what its hidden layer reads.
+    ProductsAndHidden,
 }
 
 /// `linear 4 -> 8`

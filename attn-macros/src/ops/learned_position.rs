@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 
-use super::layer::{self, Layer};
+use super::layer::{self, Layer, Rounding};
 use super::{
     Bound, CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower,
     ModelOp, Op, Operation, Properties, Saved,
@@ -138,8 +138,8 @@ impl Layer for Table {
         None
     }
 
-    fn rounds_products(&self) -> bool {
-        false
+    fn rounding(&self) -> Rounding {
+        Rounding::None
     }
 
     fn recent(&self) -> Option<[Size; 2]> {

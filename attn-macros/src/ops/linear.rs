@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-use super::layer::{self, Layer};
+use super::layer::{self, Layer, Rounding};
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
@@ -127,8 +127,8 @@ impl Layer for Affine {
         None
     }
 
-    fn rounds_products(&self) -> bool {
-        true
+    fn rounding(&self) -> Rounding {
+        Rounding::Products
     }
 
     fn recent(&self) -> Option<[Size; 2]> {

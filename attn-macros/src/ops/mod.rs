@@ -79,7 +79,7 @@ pub(crate) use expand::Expand;
 pub(crate) use float::Float;
 pub(crate) use gather::{Along, Bound, Gather, Indices};
 pub(crate) use grouped_linear::{ByGroup, GroupedLinear};
-pub(crate) use layer::Layer;
+pub(crate) use layer::{Layer, Rounding};
 pub(crate) use linear::{Affine, Linear};
 pub(crate) use linear_cross_entropy::LinearCrossEntropy;
 pub(crate) use param::{Param, Tensor};

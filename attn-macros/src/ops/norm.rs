@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
-use super::layer::{self, Layer};
+use super::layer::{self, Layer, Rounding};
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Kept, Label, Lower, LowerOperands,
     ModelOp, Op, Operation, Properties, Saved,
@@ -221,8 +221,8 @@ impl Layer for Gain {
         None
     }
 
-    fn rounds_products(&self) -> bool {
-        false
+    fn rounding(&self) -> Rounding {
+        Rounding::None
     }
 
     fn recent(&self) -> Option<[Size; 2]> {

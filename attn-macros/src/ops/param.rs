@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::layer::Layer;
+use super::layer::{Layer, Rounding};
 use super::{
     Cost, Decode, Description, Emit, Fusion, Gradient, Label, ModelOp, Op, Properties, Saved,
 };
@@ -48,8 +48,8 @@ impl Layer for Tensor {
         None
     }
 
-    fn rounds_products(&self) -> bool {
-        false
+    fn rounding(&self) -> Rounding {
+        Rounding::None
     }
 
     fn recent(&self) -> Option<[Size; 2]> {

@@ -48,7 +48,6 @@ pub use head_transform::{HeadTransforms, head_transform, head_transform_backward
 pub use heads::{HeadLayout, Heads};
 pub use key_numbers::{KeyNumbers, PAGE_NUMBERS, PagedNumbers};
 pub use mask_blocks::{MaskBlocks, mask_density};
-pub use one_query::{round_rows, widen_rows};
 pub use paged::{KeySource, PAGE_ROWS, Page, Paged, PagedRows};
 pub use pair_mask::{Attends, PairMask, PairTensor};
 pub use pair_score::{PairFunction, PairGradients, PairScore, PairScores};

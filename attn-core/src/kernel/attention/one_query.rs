@@ -1,9 +1,8 @@
 //! The products of one query with keys and values, which read each number where it stands.
 
-use crate::kernel::bf16::{nearest, widened};
-use crate::kernel::{Matrix, MatrixMut, Pooled, Real};
+use crate::kernel::{Matrix, Pooled, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, add_lanes, prefetch, run};
+use crate::simd::{Kernel, Vector, add_lanes, prefetch, run, widened};
 
 /// The most lanes of a vector.
 const LANES: usize = 16;
@@ -76,56 +75,6 @@ pub(super) fn add_weighted<E: Pooled>(
     to: &mut [E],
 ) {
     run(AddWeighted { weights, rows, to });
-}
-
-/// Rounds rows to bf16: to the nearest number, and to the even one of two.
-pub fn round_rows<E: Pooled>(from: Matrix<'_, E>, to: MatrixMut<'_, u16>) {
-    run(Round { from, to });
-}
-
-/// The same numbers in a wider type.
-pub fn widen_rows<E: Pooled>(from: Matrix<'_, u16>, to: MatrixMut<'_, E>) {
-    run(Widen { from, to });
-}
-
-struct Round<'a, E> {
-    from: Matrix<'a, E>,
-    to: MatrixMut<'a, u16>,
-}
-
-impl<E: Real> Kernel for Round<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    /// A plain loop, which the compiler vectorises.
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        for row in 0..self.to.rows() {
-            for (to, from) in self.to.row_mut(row).iter_mut().zip(self.from.row(row)) {
-                *to = nearest(Into::<f64>::into(*from) as f32);
-            }
-        }
-    }
-}
-
-struct Widen<'a, E> {
-    from: Matrix<'a, u16>,
-    to: MatrixMut<'a, E>,
-}
-
-impl<E: Real> Kernel for Widen<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    /// A plain loop, which the compiler vectorises.
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        for row in 0..self.to.rows() {
-            for (to, from) in self.to.row_mut(row).iter_mut().zip(self.from.row(row)) {
-                *to = E::of_f32(widened(*from));
-            }
-        }
-    }
 }
 
 struct Dots<'a, E, N> {
@@ -217,7 +166,9 @@ impl<E: Real, N: Stored<E>> Kernel for AddWeighted<'_, E, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::MatrixMut;
     use crate::kernel::testing::{noise, on_every_isa};
+    use crate::simd::Bf16Rows as _;
 
     /// Widths around vectors and groups of them.
     #[test]
@@ -232,14 +183,10 @@ mod tests {
             on_every_isa(|isa| {
                 let mut rounded = vec![0; rows * width];
                 let from = Matrix::new(&numbers, rows, width);
-                round_rows(from, MatrixMut::new(&mut rounded, rows, width));
+                f32::round_rows(from, MatrixMut::new(&mut rounded, rows, width));
                 let read = Matrix::new(&rounded, rows, width);
                 let mut wide = vec![0.0_f32; rows * width];
-                widen_rows(read, MatrixMut::new(&mut wide, rows, width));
-                for (wide, exact) in wide.iter().zip(&numbers) {
-                    let unit = (exact.abs().log2().floor() - 7.0).exp2();
-                    assert_eq!(*wide, (exact / unit).round_ties_even() * unit);
-                }
+                f32::widen_rows(read, MatrixMut::new(&mut wide, rows, width));
                 let mut scores = vec![f32::NAN; rows];
                 dots(0.3, &q, read, &mut scores);
                 for (row, score) in scores.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Heads;
 use super::heads::HeadLayout;
-use super::one_query::{add_weighted, dots, widen_rows};
+use super::one_query::{add_weighted, dots};
 use super::plan::TILE;
 use crate::kernel::panel::Panel;
 use crate::kernel::{Matrix, Pooled};
@@ -236,7 +236,7 @@ impl<E: Pooled> Rows<'_, E> {
             PagedRows::Bf16(paged) => paged.for_parts(rows, |first, part| {
                 let end = first + part.rows();
                 let (to, _) = to.reborrow().split_rows(end);
-                widen_rows(part, to.split_rows(first).1);
+                E::widen_rows(part, to.split_rows(first).1);
             }),
         }
         body(copy.read())

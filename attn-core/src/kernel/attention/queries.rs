@@ -98,12 +98,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
         let sizes = attention.sizes;
         let mut delta = Buffer::uninit(sizes.query * sizes.heads);
         let to = MatrixMut::new(&mut delta, sizes.query, sizes.heads);
-        let to = to.row_chunks(QUERIES_PER_TASK);
-        let tasks = chunks(0..sizes.query, QUERIES_PER_TASK).zip(to);
-        let vectors = match attention.rounded_scale() {
-            None => Vectors::load(attention, saved, tasks),
-            Some(scale) => Vectors::load_rounded(attention, scale, saved, tasks),
-        };
+        let vectors = Vectors::load(attention, saved, to);
         Self {
             sizes,
             vectors,
@@ -157,42 +152,8 @@ impl<'a, E: Pooled> Queries<'a, E> {
 }
 
 impl<E: Pooled> Vectors<E> {
-    /// Loads the queries and gradients of every task, which has `[queries, heads]` of `δ` to write.
-    fn load<'t>(
-        attention: &Attention<'_, E>,
-        saved: &Saved<'_, E>,
-        tasks: impl Iterator<Item = (Range<usize>, MatrixMut<'t, E>)>,
-    ) -> Self {
-        let Sizes { heads, query, .. } = attention.sizes;
-        let mut rows = HeadMajor::uninit(heads, query, attention.sizes.width);
-        let mut d_out = HeadMajor::uninit(heads, query, attention.sizes.value_width);
-        let to = rows
-            .row_chunks(QUERIES_PER_TASK)
-            .zip(d_out.row_chunks(QUERIES_PER_TASK));
-        attention.for_each(
-            attention.sizes.kv_heads,
-            tasks.zip(to),
-            |((range, delta), (rows, d_out))| {
-                load_queries(attention, saved, &range, rows);
-                run(LoadHeads {
-                    transform: &HeadTransform::default(),
-                    x: some_rows_of(&saved.d_out, &range),
-                    first: range.start,
-                    to: d_out,
-                });
-                write_delta(saved, range, delta);
-            },
-        );
-        Self::Whole { rows, d_out }
-    }
-
-    /// [`load`](Self::load), rounded to bf16.
-    fn load_rounded<'t>(
-        attention: &Attention<'_, E>,
-        scale: E,
-        saved: &Saved<'_, E>,
-        tasks: impl Iterator<Item = (Range<usize>, MatrixMut<'t, E>)>,
-    ) -> Self {
+    /// Loads the queries and gradients, and writes `δ`, `[query, heads]`.
+    fn load(attention: &Attention<'_, E>, saved: &Saved<'_, E>, delta: MatrixMut<'_, E>) -> Self {
         let Sizes {
             heads,
             query,
@@ -200,27 +161,60 @@ impl<E: Pooled> Vectors<E> {
             value_width,
             ..
         } = attention.sizes;
-        let mut rows = RoundedHeads::uninit(heads, query, width);
-        let mut d_out = RoundedHeads::uninit(heads, query, value_width);
-        let to = rows
-            .row_chunks(QUERIES_PER_TASK)
-            .zip(d_out.row_chunks(QUERIES_PER_TASK));
-        attention.for_each(
-            attention.sizes.kv_heads,
-            tasks.zip(to),
-            |((range, delta), (to_rows, to_d_out))| {
-                let mut rows = HeadMajor::uninit(heads, range.len(), width);
-                load_queries(attention, saved, &range, rows.heads().collect());
-                let pairs = to_rows.into_iter().zip(rows.heads());
-                pairs.for_each(|(to, rows)| to.write_scaled(scale, rows));
-                let d_out = some_rows_of(&saved.d_out, &range);
-                let pairs = to_d_out.into_iter().zip(d_out);
-                pairs.for_each(|(to, d_out)| to.write(d_out));
-                write_delta(saved, range, delta);
-            },
-        );
-        Self::Rounded { rows, d_out }
+        match attention.rounded_scale() {
+            None => {
+                let mut rows = HeadMajor::uninit(heads, query, width);
+                let mut d_out = HeadMajor::uninit(heads, query, value_width);
+                let to = rows.row_chunks(QUERIES_PER_TASK);
+                let to = to.zip(d_out.row_chunks(QUERIES_PER_TASK));
+                for_each_task(attention, saved, delta, to, |range, (rows, d_out)| {
+                    load_queries(attention, saved, range, rows);
+                    run(LoadHeads {
+                        transform: &HeadTransform::default(),
+                        x: some_rows_of(&saved.d_out, range),
+                        first: range.start,
+                        to: d_out,
+                    });
+                });
+                Self::Whole { rows, d_out }
+            }
+            Some(scale) => {
+                let mut rows = RoundedHeads::uninit(heads, query, width);
+                let mut d_out = RoundedHeads::uninit(heads, query, value_width);
+                let to = rows.row_chunks(QUERIES_PER_TASK);
+                let to = to.zip(d_out.row_chunks(QUERIES_PER_TASK));
+                for_each_task(attention, saved, delta, to, |range, (to_rows, to_d_out)| {
+                    let mut rows = HeadMajor::uninit(heads, range.len(), width);
+                    load_queries(attention, saved, range, rows.heads().collect());
+                    let pairs = to_rows.into_iter().zip(rows.heads());
+                    pairs.for_each(|(to, rows)| to.write_scaled(scale, rows));
+                    let d_out = some_rows_of(&saved.d_out, range);
+                    let pairs = to_d_out.into_iter().zip(d_out);
+                    pairs.for_each(|(to, d_out)| to.write(d_out));
+                });
+                Self::Rounded { rows, d_out }
+            }
+        }
     }
+}
+
+/// Calls `load` with the queries of every task and with what they are loaded to, and writes their part of `δ`, `[query, heads]`.
+fn for_each_task<E: Pooled, T: Send>(
+    attention: &Attention<'_, E>,
+    saved: &Saved<'_, E>,
+    delta: MatrixMut<'_, E>,
+    to: impl Iterator<Item = T>,
+    load: impl Fn(&Range<usize>, T) + Send + Sync,
+) {
+    let Sizes {
+        kv_heads, query, ..
+    } = attention.sizes;
+    let delta = delta.row_chunks(QUERIES_PER_TASK);
+    let tasks = chunks(0..query, QUERIES_PER_TASK).zip(delta).zip(to);
+    attention.for_each(kv_heads, tasks, |((range, delta), to)| {
+        load(&range, to);
+        write_delta(saved, range, delta);
+    });
 }
 
 /// Loads a range of queries, transformed, `[queries, width]` for every head.

@@ -9,12 +9,12 @@ use std::{array, ops::Range};
 use super::blocks;
 use crate::kernel::{
     Matrix, MatrixMut, Pooled, Real,
-    bf16::{nearest, widened},
+    bf16::nearest,
     linear_parts::Parts,
     packed::{Columns, multiply_packed},
     parallel::{SMALL, for_each},
 };
-use crate::simd::{Initial, Kernel, Vector, run};
+use crate::simd::{Initial, Kernel, Vector, run, widened};
 
 /// The rows of a matrix that stand in one line.
 const LANES: usize = 16;
@@ -128,7 +128,7 @@ pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Bf16Matrix, Vec<f32>) {
             let mut sums = super::RowError::default();
             for (pair, line) in row.chunks(2).zip(lines.iter_mut()) {
                 for (half, weight) in pair.iter().enumerate() {
-                    let weight = super::as_f32(*weight);
+                    let weight = weight.nearest_f32();
                     let rounded = nearest(weight);
                     line.0[lane] |= u32::from(rounded) << (16 * half);
                     sums.add(weight, widened(rounded));

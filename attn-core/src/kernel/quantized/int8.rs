@@ -13,7 +13,7 @@
 
 use std::{cell::Cell, ops::Range};
 
-use super::{RowError, as_f32, blocks};
+use super::{RowError, blocks};
 use crate::kernel::{
     Matrix, MatrixMut, Real,
     linear_parts::Parts,
@@ -153,7 +153,7 @@ fn scale_of(largest: f32) -> f32 {
 /// The largest absolute value, infinity or NaN if one is that.
 #[inline(always)]
 fn largest<E: Real>(x: &[E]) -> f32 {
-    let bits = x.iter().map(|x| as_f32(*x).abs().to_bits());
+    let bits = x.iter().map(|x| x.nearest_f32().abs().to_bits());
     // The order of positive numbers is that of their bits, with NaN at the end.
     f32::from_bits(bits.fold(0, u32::max))
 }
@@ -209,7 +209,7 @@ fn quantize_row<E: Real>(row: &[E], scale: f32, lane: usize, lines: &mut [ByteLi
     let mut sums = RowError::default();
     for (weights, line) in row.chunks(BYTE_DEPTHS).zip(lines) {
         for (weight, byte) in weights.iter().zip(&mut line.0[lane]) {
-            let weight = as_f32(*weight);
+            let weight = weight.nearest_f32();
             let q = match scale > 0.0 {
                 true => (weight / scale).round_ties_even(),
                 false => 0.0,
@@ -304,7 +304,7 @@ impl<E: Real> Kernel for RoundRow<'_, E> {
         low[count..].fill(0);
         let mut sums = [0; 2];
         for ((x, high), low) in self.row.iter().zip(high).zip(low) {
-            let number = (as_f32(*x) * inverse).round_ties_even() as i32;
+            let number = (x.nearest_f32() * inverse).round_ties_even() as i32;
             let upper = (number + OFFSET) >> 8;
             let lower = number - (upper << 8);
             *high = upper as i8;

@@ -244,11 +244,5 @@ impl RowError {
     }
 }
 
-#[inline(always)]
-fn as_f32<E: Real>(x: E) -> f32 {
-    let x: f64 = x.into();
-    x as f32
-}
-
 #[cfg(test)]
 mod tests;

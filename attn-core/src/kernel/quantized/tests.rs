@@ -1,10 +1,11 @@
 //! Products with rounded weights against plain loops over the same rounded numbers.
 
 use super::*;
-use crate::kernel::bf16::{nearest, widened};
+use crate::kernel::bf16::nearest;
 use crate::kernel::testing::{
     Absolute, LENGTHS, assert_close, noise, on_every_isa, same_for_all_threads, wide,
 };
+use crate::simd::widened;
 
 const FORMATS: [WeightFormat; 2] = [WeightFormat::Int8, WeightFormat::Bf16];
 

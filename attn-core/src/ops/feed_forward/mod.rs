@@ -390,7 +390,7 @@ pub(crate) mod slices {
             dropout::Dropout,
             loops::{self, InPlace, known::Copy},
             parallel::{for_each, rows_per_task},
-            rounded_rows::{expand_some, round_in_place},
+            rounded_rows::round_in_place,
         },
         simd::WriteMode,
     };
@@ -501,7 +501,7 @@ pub(crate) mod slices {
             let mut rounded = RoundedRows::uninit(y.rows(), self.input());
             let some = rows_per_task(self.input());
             let parts = x.view_mut().row_chunks(some).zip(y.row_chunks(some));
-            let parts = parts.zip(rounded.chunks_mut(some));
+            let parts = parts.zip(rounded.write().row_chunks(some));
             for_each(parts, |((mut x, y), to)| {
                 round_in_place(x.reborrow(), to);
                 self.forward(x.as_ref(), bias, y);
@@ -519,9 +519,9 @@ pub(crate) mod slices {
         ) {
             let some = rows_per_task(self.input());
             let parts = x.row_chunks(some).zip(d_y.row_chunks(some));
-            let parts = parts.zip(rounded.chunks(some));
+            let parts = parts.zip(rounded.read().row_chunks(some));
             for_each(parts, |((mut x, d_y), rounded)| {
-                expand_some(rounded, x.reborrow());
+                E::widen_rows(rounded, x.reborrow());
                 self.backward(x, bias, d_y);
             });
         }

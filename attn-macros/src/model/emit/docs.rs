@@ -7,8 +7,8 @@ use crate::markdown::Table;
 use crate::messages;
 use crate::model::graph::{Field, Holder, Model, ModuleId, Node, ParamPath, Submodule, ValueId};
 use crate::model::types::tuple;
-use crate::ops::Label;
 use crate::ops::attention_layer::Attend;
+use crate::ops::{Label, Rounding};
 
 /// `ids[batch, seq]`, or several in parentheses.
 pub(super) fn accepted(cx: &Emitter<'_>) -> String {
@@ -140,6 +140,8 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
 #[derive(Default)]
 struct RoundingPoints {
     linear: Vec<String>,
+    /// Layers whose hidden layer reads a rounded product.
+    hidden: Vec<String>,
     attention: Vec<String>,
     /// Attentions whose products are those of the model.
     whole_attention: Vec<String>,
@@ -151,18 +153,24 @@ fn rounding_points(cx: &Emitter<'_>) -> String {
     points.push(cx, ModuleId(0), "");
     let RoundingPoints {
         linear,
+        hidden,
         attention,
         whole_attention,
     } = points;
-    let [linear, attention, whole_attention] =
-        [linear, attention, whole_attention].map(|names| names.join(", "));
+    let [linear, hidden, attention, whole_attention] =
+        [linear, hidden, attention, whole_attention].map(|names| names.join(", "));
+    let hidden = match hidden.is_empty() {
+        true => hidden,
+        false => format!(
+            " In {hidden}, the hidden layer reads the product, without its bias, rounded to bf16, which is kept for the derivative."
+        ),
+    };
     let mut doc = String::new();
     if !linear.is_empty() {
         let _ = writeln!(
             doc,
             "A trainer with `.dtype(Dtype::Bf16)` rounds both operands of the products `y = x Wᵀ`, `dx = dy W` and `dW = dyᵀ x` of these layers, each where \
-             it is read: {linear}. So it does for a `linear` that is tied to a table. The hidden layer of a `feed_forward` reads the product, without its bias, rounded to bf16, \
-             which is kept for the derivative. All other numbers are those of the model."
+             it is read: {linear}. So it does for a `linear` that is tied to a table.{hidden} All other numbers are those of the model."
         );
     }
     if !attention.is_empty() {
@@ -190,7 +198,10 @@ impl RoundingPoints {
         for field in &cx.model.module(id).fields {
             let name = format!("{path}{}", field.saved);
             match &field.layer {
-                Submodule::Layer(layer) if layer.rounds_products() => {
+                Submodule::Layer(layer) if layer.rounding() != Rounding::None => {
+                    if layer.rounding() == Rounding::ProductsAndHidden {
+                        self.hidden.push(format!("`{name}`"));
+                    }
                     self.linear.push(format!("`{name}`"));
                 }
                 Submodule::Attention(index) => {

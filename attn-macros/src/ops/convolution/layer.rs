@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 use super::{CONV_TRANSPOSE1D, CONV_TRANSPOSE2D, CONV1D, CONV2D, Kind, Slide};
-use crate::ops::layer::{self, Layer};
+use crate::ops::layer::{self, Layer, Rounding};
 use crate::spec::{Real, Size};
 
 /// The layer.
@@ -79,8 +79,8 @@ impl Layer for Weights {
         None
     }
 
-    fn rounds_products(&self) -> bool {
-        false
+    fn rounding(&self) -> Rounding {
+        Rounding::None
     }
 
     fn recent(&self) -> Option<[Size; 2]> {

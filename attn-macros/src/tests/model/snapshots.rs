@@ -61,6 +61,18 @@ fn residual() {
     ));
 }
 
+#[test]
+fn the_page_names_hidden_layers_that_are_rounded() {
+    let page = |value: &str| {
+        expansion(&format!(
+            "struct M<d = 8>; fn forward(x: [n, d]) -> [n, d] {{ {value} }}"
+        ))
+    };
+    let named = "In `feed_forward`, the hidden layer reads";
+    assert!(page("feed_forward::<16>(x)").contains(named));
+    assert!(!page("linear::<d>(x)").contains("the hidden layer"));
+}
+
 /// The order of operations in a loop, whose memory is reused.
 #[test]
 fn gpt() {
