@@ -16,9 +16,8 @@ use crate::{
     memory::can_allocate,
 };
 
-/// The maximum number of new tokens of a sequence in one step. More are processed in several steps, so that memory does not grow
-/// with the prompt.
-pub(super) const MAX_NEW: usize = 128;
+/// The room for new tokens in a cache that evicts rows.
+const MAX_NEW: usize = 128;
 
 /// The cached keys and values of all sequences of a session, for one attention.
 ///
@@ -34,6 +33,8 @@ pub struct Cache<E> {
     key_window: KeyWindow,
     /// The maximum number of rows of a sequence.
     rows: usize,
+    /// Whether these are fewer than the tokens.
+    evicts: bool,
 }
 
 /// Where the values are.
@@ -102,7 +103,8 @@ impl<E: Kernels> Cache<E> {
         };
         let rows = capacity.min(key_window.kept + key_window.window + MAX_NEW);
         check_memory::<E, Dev>(sequences, rows, widths)?;
-        let rows_of_page = if rows < capacity { rows } else { PAGE_ROWS };
+        let evicts = rows < capacity;
+        let rows_of_page = if evicts { rows } else { PAGE_ROWS };
         let [keys, values] =
             widths.map(|width| CachedRows::Model(Pages::new(sequences, rows, rows_of_page, width)));
         Ok(Self {
@@ -111,6 +113,7 @@ impl<E: Kernels> Cache<E> {
             sequences: vec![Sequence::default(); sequences],
             key_window,
             rows,
+            evicts,
         })
     }
 
@@ -153,6 +156,14 @@ impl<E: Kernels> Cache<E> {
         self.pages_mut().for_each(|pages| pages.copy(from, to));
     }
 
+    /// The most new tokens of a sequence that it takes at once, or `usize::MAX` if it evicts no rows.
+    pub fn most_new(&self) -> usize {
+        match self.evicts {
+            true => MAX_NEW,
+            false => usize::MAX,
+        }
+    }
+
     /// The fewest tokens that a sequence can be cut to: a query behind them attends to no evicted row.
     pub fn shortest(&self, sequence: usize) -> usize {
         let KeyWindow { kept, window } = self.key_window;
@@ -177,7 +188,7 @@ impl<E: Kernels> Cache<E> {
     /// sums, `[heads, tokens]`.
     ///
     /// # Panics
-    /// If the shapes do not fit, or if there are more than [`MAX_NEW`] tokens of a sequence.
+    /// If the shapes do not fit, or if there are more than [`most_new`](Self::most_new) tokens of a sequence.
     pub fn attend(
         &mut self,
         new: &NewTokens,

@@ -159,6 +159,10 @@ impl<C, E> Clone for ContextState<C, E> {
 }
 
 impl<C, E: Kernels> SequenceState for ContextState<C, E> {
+    fn most_new(&self) -> usize {
+        usize::MAX
+    }
+
     /// A sequence keeps its context.
     fn reset(&mut self, _: usize) {}
 

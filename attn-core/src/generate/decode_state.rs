@@ -58,6 +58,10 @@ impl<C, E: Kernels, const READ: usize> Clone for DecodeState<C, E, READ> {
 }
 
 impl<C, E: Kernels, const READ: usize> SequenceState for DecodeState<C, E, READ> {
+    fn most_new(&self) -> usize {
+        self.cache.most_new()
+    }
+
     fn reset(&mut self, sequence: usize) {
         self.cache.reset(sequence);
         for rows in &mut self.of_keys {

@@ -13,6 +13,9 @@ pub trait Decoder<E: Element>: Send + Sync {
     /// Computes the results of the new tokens, a row each, and caches their keys and values.
     fn decode(&mut self, new: &NewTokens, results: &mut Array<E>);
 
+    /// The most new tokens of a sequence that it takes at once.
+    fn most_new(&self) -> usize;
+
     /// Clears a sequence.
     fn reset(&mut self, sequence: usize);
 
@@ -40,6 +43,9 @@ pub trait Decoder<E: Element>: Send + Sync {
 
 /// The state of a layer of a model, for each sequence of a session.
 pub trait SequenceState {
+    /// The most new tokens of a sequence that it takes at once, or `usize::MAX` if it takes any number.
+    fn most_new(&self) -> usize;
+
     /// Clears a sequence.
     fn reset(&mut self, sequence: usize);
 
@@ -69,6 +75,11 @@ pub trait SequenceStates {
 }
 
 impl<P: SequenceStates> SequenceState for P {
+    fn most_new(&self) -> usize {
+        let each = self.parts().into_iter().map(SequenceState::most_new);
+        each.min().unwrap_or(usize::MAX)
+    }
+
     fn reset(&mut self, sequence: usize) {
         let parts = self.parts_mut();
         parts.into_iter().for_each(|part| part.reset(sequence));
@@ -133,6 +144,10 @@ where
 {
     fn decode(&mut self, new: &NewTokens, results: &mut Array<E>) {
         (self.decode)(&self.weights, &mut self.past, new, results);
+    }
+
+    fn most_new(&self) -> usize {
+        self.past.most_new()
     }
 
     fn reset(&mut self, sequence: usize) {

@@ -62,6 +62,10 @@ impl<E: Element> Recent<E> {
 }
 
 impl<E: Element> SequenceState for Recent<E> {
+    fn most_new(&self) -> usize {
+        usize::MAX
+    }
+
     fn reset(&mut self, sequence: usize) {
         self.of(sequence).fill(E::zero());
     }

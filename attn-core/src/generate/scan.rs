@@ -62,6 +62,10 @@ impl<E: Element> StateOfScan<E> {
 }
 
 impl<E: Element> SequenceState for StateOfScan<E> {
+    fn most_new(&self) -> usize {
+        usize::MAX
+    }
+
     fn reset(&mut self, sequence: usize) {
         self.begun[sequence] = false;
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{
     SessionError,
-    cache::MAX_NEW,
     decoder::Decoder,
     memory::CacheMemory,
     tokens::{Capacity, NewTokens},
@@ -15,6 +14,13 @@ use crate::{
     kernel::{Buffer, Dtype, Matrix, parallel::on_pool, quantized::WeightFormat},
     memory::can_allocate,
 };
+
+/// The new tokens of all sequences in one step. More are processed in several steps, so that memory does not grow with the prompt. Each step
+/// packs all weights.
+const ROWS: usize = 512;
+
+/// The new tokens of a sequence in one step if there are many sequences.
+const LEAST_NEW: usize = 128;
 
 /// Several sequences that a model continues, each by any number of tokens per call.
 ///
@@ -166,11 +172,13 @@ impl<E: Element> Sessions<E> {
         mut each: impl FnMut(usize, Matrix<'_, E>),
     ) {
         let longest = (0..given).map(|sequence| tokens(sequence).len()).max();
-        for start in (0..longest.unwrap_or(0)).step_by(MAX_NEW) {
+        let share = (ROWS / given.max(1)).max(LEAST_NEW);
+        let most = share.min(self.decoder.most_new());
+        for start in (0..longest.unwrap_or(0)).step_by(most) {
             self.new.clear();
             for sequence in 0..given {
                 let tokens = tokens(sequence);
-                let some = start.min(tokens.len())..tokens.len().min(start + MAX_NEW);
+                let some = start.min(tokens.len())..tokens.len().min(start + most);
                 if !some.is_empty() {
                     self.new
                         .push(sequence, self.lens[sequence], &tokens[some.clone()]);

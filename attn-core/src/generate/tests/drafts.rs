@@ -13,6 +13,10 @@ use crate::{
 struct OnlyOn;
 
 impl Decoder<f64> for OnlyOn {
+    fn most_new(&self) -> usize {
+        usize::MAX
+    }
+
     fn decode(&mut self, _: &NewTokens, results: &mut Array<f64>) {
         results.as_mut_slice().fill(0.0);
     }

@@ -22,6 +22,10 @@ const TABLE: [[f64; TOKENS]; TOKENS] = [
 struct Table([[f64; TOKENS]; TOKENS]);
 
 impl Decoder<f64> for Table {
+    fn most_new(&self) -> usize {
+        usize::MAX
+    }
+
     fn decode(&mut self, new: &NewTokens, results: &mut Array<f64>) {
         for (row, &id) in new.ids().iter().enumerate() {
             results.view_mut().row_mut(row).copy_from_slice(&self.0[id]);
@@ -65,6 +69,10 @@ fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
 struct Remembering(usize);
 
 impl Decoder<f64> for Remembering {
+    fn most_new(&self) -> usize {
+        usize::MAX
+    }
+
     fn decode(&mut self, _: &NewTokens, results: &mut Array<f64>) {
         results.as_mut_slice().fill(0.0);
     }
@@ -113,6 +121,10 @@ fn likeliest_after(context: &[usize]) -> usize {
 }
 
 impl Decoder<f64> for Context {
+    fn most_new(&self) -> usize {
+        usize::MAX
+    }
+
     fn decode(&mut self, new: &NewTokens, results: &mut Array<f64>) {
         results.as_mut_slice().fill(0.0);
         for (row, &id) in new.ids().iter().enumerate() {
