@@ -187,7 +187,7 @@ fn drafts_that_do_not_fit_are_refused() {
     };
     let message = "`k` is 0, but must be 1 or more";
     assert_eq!(refused(&mut session(TABLE, 9), 0), message);
-    let mut narrow = Session::from(Sessions::new(Remembering(0), room, TOKENS, 3));
+    let mut narrow = Session::from(Sessions::new(Remembering::default(), room, TOKENS, 3));
     let message =
         "the draft has results for 3 tokens, and the model for 4: both need the same vocabulary";
     assert_eq!(refused(&mut narrow, 2), message);

@@ -5,6 +5,8 @@ mod drafts;
 mod generation;
 mod sessions;
 
+use std::sync::{Arc, Mutex};
+
 use super::{CacheMemory, Capacity, Decoder, NewTokens, Sampling, Session, Sessions};
 use crate::fused::{Array, NamedTensor, VisitWeights};
 
@@ -65,15 +67,22 @@ fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
     Session::from(Sessions::new(Table(table), room, TOKENS, TOKENS))
 }
 
-/// A model whose caches claim to take this many bytes.
-struct Remembering(usize);
+/// A model whose caches claim to take so many bytes, and that counts the tokens of its steps.
+#[derive(Clone, Default)]
+struct Remembering {
+    bytes: usize,
+    most_new: Option<usize>,
+    steps: Arc<Mutex<Vec<usize>>>,
+}
 
 impl Decoder<f64> for Remembering {
     fn most_new(&self) -> usize {
-        usize::MAX
+        self.most_new.unwrap_or(usize::MAX)
     }
 
-    fn decode(&mut self, _: &NewTokens, results: &mut Array<f64>) {
+    fn decode(&mut self, new: &NewTokens, results: &mut Array<f64>) {
+        let mut steps = self.steps.lock().expect("no test panics with it");
+        steps.push(new.ids().len());
         results.as_mut_slice().fill(0.0);
     }
 
@@ -88,13 +97,13 @@ impl Decoder<f64> for Remembering {
     fn copy(&mut self, _: usize, _: usize) {}
 
     fn memory(&self) -> CacheMemory {
-        CacheMemory::of_capacity(self.0)
+        CacheMemory::of_capacity(self.bytes)
     }
 
     fn round_cache(&mut self) {}
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
-        Box::new(Self(self.0))
+        Box::new(self.clone())
     }
 
     fn parameters(&mut self) -> Option<(&mut dyn VisitWeights<f64>, &[NamedTensor])> {

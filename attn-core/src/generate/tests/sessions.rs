@@ -18,7 +18,7 @@ fn sequences_whose_results_exceed_the_memory_are_an_error() {
             sequences,
             capacity: 1,
         };
-        Sessions::try_new::<CpuError>(Remembering(0), room, TOKENS, width).map(|_| ())
+        Sessions::try_new::<CpuError>(Remembering::default(), room, TOKENS, width).map(|_| ())
     };
     assert!(sequences(2, TOKENS).is_ok());
     // The results, the lengths, and a product that overflows.
@@ -40,7 +40,11 @@ fn a_copy_that_exceeds_the_memory_is_an_error() {
             sequences: 1,
             capacity: 5,
         };
-        Session::from(Sessions::new(Remembering(numbers), room, TOKENS, TOKENS))
+        let model = Remembering {
+            bytes: numbers,
+            ..Remembering::default()
+        };
+        Session::from(Sessions::new(model, room, TOKENS, TOKENS))
     };
     assert!(session(10).try_fork().is_ok());
     for numbers in [TOO_MANY, usize::MAX] {
@@ -52,6 +56,34 @@ fn a_copy_that_exceeds_the_memory_is_an_error() {
         assert_eq!(session.try_fork().err(), Some(refused.clone()));
         let beams = session.beam_search(&[1], &BeamSearch::default());
         assert_eq!(beams, Err(GenerateError::Session(refused)));
+    }
+}
+
+/// A step has 512 tokens, or 128 of each sequence, unless a cache takes fewer.
+#[test]
+fn prompts_are_read_in_steps_of_a_bounded_size() {
+    let cases: [(usize, usize, Option<usize>, &[usize]); 4] = [
+        (1, 1100, None, &[512, 512, 76]),
+        (2, 300, None, &[512, 88]),
+        (8, 130, None, &[1024, 16]),
+        (1, 300, Some(128), &[128, 128, 44]),
+    ];
+    for (sequences, len, most_new, want) in cases {
+        let room = Capacity {
+            sequences,
+            capacity: len,
+        };
+        let model = Remembering {
+            most_new,
+            ..Remembering::default()
+        };
+        let steps = model.steps.clone();
+        let mut sessions = Sessions::new(model, room, TOKENS, TOKENS);
+        let prompt = vec![1; len];
+        let read = sessions.prefill(&vec![&prompt[..]; sequences]);
+        assert!(read.is_ok(), "{sequences} x {len}");
+        let steps = steps.lock().expect("the model does not panic");
+        assert_eq!(*steps, want, "{sequences} x {len}");
     }
 }
 

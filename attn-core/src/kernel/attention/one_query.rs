@@ -170,38 +170,42 @@ mod tests {
     use crate::kernel::testing::{noise, on_every_isa};
     use crate::simd::Bf16Rows as _;
 
-    /// Widths around vectors and groups of them.
+    /// Products with rows that are these numbers as they are stored.
+    fn check(stored: Matrix<'_, impl Stored<f32>>, numbers: Matrix<'_, f32>, isa: &str) {
+        let [rows, width] = [numbers.rows(), numbers.cols()];
+        let [q, weights, start] =
+            [(width, 2), (rows, 3), (width, 4)].map(|(len, seed)| noise(len, seed));
+        let mut scores = vec![f32::NAN; rows];
+        dots(0.3, &q, stored, &mut scores);
+        for (row, score) in scores.iter().enumerate() {
+            let products = numbers.row(row).iter().zip(&q).map(|(k, q)| k * q);
+            let want = products.sum::<f32>() * 0.3;
+            assert!((score - want).abs() < 1e-5, "{rows} x {width}, {isa}");
+        }
+        let mut sums = start.clone();
+        add_weighted(&weights, stored, &mut sums);
+        for (col, sum) in sums.iter().enumerate() {
+            let terms = weights.iter().enumerate();
+            let terms = terms.map(|(row, weight)| weight * numbers.row(row)[col]);
+            let want = start[col] + terms.sum::<f32>();
+            assert!((sum - want).abs() < 1e-5, "{rows} x {width}, {isa}");
+        }
+    }
+
+    /// Widths around vectors and groups of them, of rows that stand apart.
     #[test]
-    fn products_of_one_query_are_those_of_wider_numbers() {
-        for [rows, width] in [[0, 5], [3, 1], [7, 16], [5, 33], [9, 64], [4, 131]] {
-            let numbers = noise::<f32>(rows * width, 1);
-            let (q, weights, start) = (
-                noise::<f32>(width, 2),
-                noise::<f32>(rows, 3),
-                noise::<f32>(width, 4),
-            );
+    fn products_of_one_query_are_those_of_the_numbers() {
+        for [rows, width] in [[0, 5], [3, 1], [7, 16], [8, 17], [5, 33], [9, 64], [4, 131]] {
+            let numbers = noise::<f32>(rows * (width + 3), 1);
+            let numbers = Matrix::new(&numbers, rows, width + 3).some_cols(1..width + 1);
             on_every_isa(|isa| {
+                check(numbers, numbers, &isa.to_string());
                 let mut rounded = vec![0; rows * width];
-                let from = Matrix::new(&numbers, rows, width);
-                f32::round_rows(from, MatrixMut::new(&mut rounded, rows, width));
-                let read = Matrix::new(&rounded, rows, width);
+                f32::round_rows(numbers, MatrixMut::new(&mut rounded, rows, width));
+                let rounded = Matrix::new(&rounded, rows, width);
                 let mut wide = vec![0.0_f32; rows * width];
-                f32::widen_rows(read, MatrixMut::new(&mut wide, rows, width));
-                let mut scores = vec![f32::NAN; rows];
-                dots(0.3, &q, read, &mut scores);
-                for (row, score) in scores.iter().enumerate() {
-                    let wide = wide[row * width..][..width].iter().zip(&q);
-                    let want: f32 = wide.map(|(k, q)| k * q).sum::<f32>() * 0.3;
-                    assert!((score - want).abs() < 1e-5, "{rows} x {width}, {isa}");
-                }
-                let mut sums = start.clone();
-                add_weighted(&weights, read, &mut sums);
-                for (col, sum) in sums.iter().enumerate() {
-                    let terms = weights.iter().enumerate();
-                    let terms = terms.map(|(row, weight)| weight * wide[row * width + col]);
-                    let want = start[col] + terms.sum::<f32>();
-                    assert!((sum - want).abs() < 1e-5, "{rows} x {width}, {isa}");
-                }
+                f32::widen_rows(rounded, MatrixMut::new(&mut wide, rows, width));
+                check(rounded, Matrix::new(&wide, rows, width), &isa.to_string());
             });
         }
     }
