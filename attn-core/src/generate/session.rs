@@ -29,6 +29,8 @@ const LEAST_NEW: usize = 128;
 /// see [the module](super).
 pub struct Sessions<E: Element> {
     decoder: Box<dyn Decoder<E>>,
+    /// The most new tokens of a sequence that it takes at once.
+    most_new: usize,
     room: Capacity,
     vocabulary: usize,
     /// The number of tokens of each sequence.
@@ -51,6 +53,7 @@ impl<E: Element> Sessions<E> {
         width: usize,
     ) -> Self {
         Self {
+            most_new: decoder.most_new(),
             decoder: Box::new(decoder),
             room,
             vocabulary,
@@ -173,7 +176,7 @@ impl<E: Element> Sessions<E> {
     ) {
         let longest = (0..given).map(|sequence| tokens(sequence).len()).max();
         let share = (ROWS / given.max(1)).max(LEAST_NEW);
-        let most = share.min(self.decoder.most_new());
+        let most = share.min(self.most_new);
         for start in (0..longest.unwrap_or(0)).step_by(most) {
             self.new.clear();
             for sequence in 0..given {
@@ -412,6 +415,7 @@ impl<E: Element> Sessions<E> {
         }
         Ok(Self {
             decoder: self.decoder.fork(),
+            most_new: self.most_new,
             room: self.room,
             vocabulary: self.vocabulary,
             lens: self.lens.clone(),
