@@ -33,7 +33,7 @@ pub struct Cache<E> {
     key_window: KeyWindow,
     /// The maximum number of rows of a sequence.
     rows: usize,
-    /// Whether these are fewer than the tokens.
+    /// Whether there may be more tokens than rows.
     evicts: bool,
 }
 

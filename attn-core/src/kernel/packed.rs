@@ -76,7 +76,8 @@ pub(super) struct Transposed<'a, E>(pub(super) Matrix<'a, E>);
 impl<E: Pooled> Columns<E> for Transposed<'_, E> {
     const PANELS_OF_A_THREAD: usize = 4;
 
-    /// Copies a band of as many rows as a vector has lanes after the other: the processor foresees reads along these, and not along all rows at once.
+    /// Copies the rows in bands, each of as many rows as a vector has lanes: the processor foresees reads along so few rows, and not along all of them
+    /// at once.
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
         let rows = self.0.part(columns, depths);
         let band = vector_columns::<E>();

@@ -90,7 +90,7 @@ pub fn halves_mut<E: Real>(numbers: &mut [E]) -> &mut [u16] {
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), 2 * numbers.len()) }
 }
 
-/// What was written to [`halves_mut`] of the same memory. In other memory they are arbitrary.
+/// The numbers that were written to [`halves_mut`] of the same memory. In other memory they are arbitrary.
 pub fn halves<E: Real>(numbers: &[E]) -> &[u16] {
     // SAFETY: as above.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), 2 * numbers.len()) }

@@ -22,7 +22,7 @@ const BLOCK: usize = 32 * 1024;
 const ROWS: usize = 8;
 const FEW_ROWS: usize = 4;
 
-/// How many tiles ahead columns are asked for if one tile has all rows, since they come from memory then.
+/// How many tiles ahead columns are prefetched if one tile has all rows: they come from memory then.
 const AHEAD: usize = 2;
 
 /// The most lanes of a vector.
@@ -105,7 +105,7 @@ impl<E: Real> Dots<'_, E> {
         row: usize,
         block: Range<usize>,
     ) {
-        // The last rows ask for the columns of the next block, or where they are the first ones, too, for those of a tile to come.
+        // The tiles of the last rows prefetch the columns of the next block. If these are all rows, they prefetch those of a later tile.
         let ahead = match row {
             _ if row + R < self.a.rows() => None,
             0 => Some(AHEAD * C),
@@ -122,7 +122,7 @@ impl<E: Real> Dots<'_, E> {
         }
     }
 
-    /// The tile at `row` and `col`, which asks for the columns that stand so many ahead.
+    /// The tile at `row` and `col`, which prefetches the columns that stand so many ahead.
     #[inline(always)]
     fn tile<V: Vector<Element = E>, const R: usize, const C: usize>(
         &mut self,

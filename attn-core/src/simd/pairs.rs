@@ -17,7 +17,7 @@ use super::{Bf16Rows, Initial, Kernel, Matrix, MatrixMut, Pair, Panels, Real, Ve
 /// The sums of products of pairs.
 pub trait PairSums: Bf16Rows {
     /// [`multiply_panels`](super::multiply_panels) of pairs: a depth of `rows` and `columns` is that of two numbers. The panels have as many columns
-    /// as those of the sums. Meanwhile the processor is asked for `next`: numbers that the caller rounds afterwards.
+    /// as those of the sums. The product prefetches `next`: numbers that the caller rounds afterwards.
     ///
     /// The sums of `f32` have the same bits on every instruction set, but for the bits of a NaN.
     ///
@@ -41,7 +41,7 @@ impl PairSums for f32 {
         columns: Panels<'_, Pair>,
         next: Option<Matrix<'_, f32>>,
     ) {
-        multiply(Product::new(to, initial, rows, columns).asking_for(next));
+        multiply(Product::new(to, initial, rows, columns).prefetching(next));
     }
 }
 
@@ -53,7 +53,7 @@ impl PairSums for f64 {
         columns: Panels<'_, Pair>,
         next: Option<Matrix<'_, f64>>,
     ) {
-        run(Product::new(to, initial, rows, columns).asking_for(next));
+        run(Product::new(to, initial, rows, columns).prefetching(next));
     }
 }
 

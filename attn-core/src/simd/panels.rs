@@ -277,8 +277,8 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
         }
     }
 
-    /// Asks for numbers that the caller reads after the product.
-    pub(super) fn asking_for(self, next: Option<Matrix<'a, E>>) -> Self {
+    /// Prefetches numbers that the caller reads after the product.
+    pub(super) fn prefetching(self, next: Option<Matrix<'a, E>>) -> Self {
         Self { next, ..self }
     }
 
@@ -326,20 +326,20 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
         }
     }
 
-    /// The tile at `place`, of up to `R` rows and of `C` vectors from column `col` of the panel `b` on. It may ask for what is read next.
+    /// The tile at `place`, of up to `R` rows and of `C` vectors from column `col` of the panel `b` on. It may prefetch what is read next.
     #[inline(always)]
     fn tile<V, F, const R: usize, const C: usize>(
         &mut self,
         b: Panel<'_, N>,
         col: usize,
         place: Place,
-        looks_ahead: bool,
+        prefetches: bool,
     ) where
         V: Vector<Element = E>,
         F: Factors<V, Number = N>,
     {
-        self.ask_for_results(&place);
-        let ahead = match looks_ahead {
+        self.prefetch_results(&place);
+        let ahead = match prefetches {
             true => self.ahead(&place, R),
             false => None,
         };
@@ -361,9 +361,9 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
 }
 
 impl<E: Real, N: Copy> Product<'_, '_, E, N> {
-    /// Asks for the memory of a part of the result. It is there when the sums are.
+    /// Prefetches the memory of a part of the result, which is in a cache when the sums are ready.
     #[inline(always)]
-    fn ask_for_results(&self, place: &Place) {
+    fn prefetch_results(&self, place: &Place) {
         let mut start = 0;
         for piece in &*self.to {
             let end = start + piece.cols();
@@ -377,9 +377,9 @@ impl<E: Real, N: Copy> Product<'_, '_, E, N> {
         }
     }
 
-    /// What a tile of `rows` rows asks for meanwhile: its share of what the caller reads next, or the rows of the next tile. Their numbers may
-    /// stand apart, those of neighbouring rows side by side. Each depth is then in a cache line of its own, of which the processor foresees
-    /// nothing.
+    /// The memory that a tile of `rows` rows prefetches: its share of the numbers that the caller reads next, or the rows of the next tile. The
+    /// numbers of a row may stand apart, and those of neighbouring rows side by side. Each depth is then in a cache line of its own, of which the
+    /// processor foresees nothing.
     #[inline(always)]
     fn ahead(&self, place: &Place, rows: usize) -> Option<Ahead> {
         if let Some(next) = self.next {
@@ -408,7 +408,7 @@ impl<E: Real, N: Copy> Product<'_, '_, E, N> {
     }
 }
 
-/// Memory that is read soon: pieces of so many lines, some bytes apart.
+/// Memory to prefetch: pieces of so many lines, `stride` bytes apart.
 #[derive(Clone, Copy)]
 struct Ahead {
     piece: *const u8,
@@ -418,9 +418,9 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Asks for the next line.
+    /// Prefetches the next line.
     #[inline(always)]
-    fn ask(&mut self) {
+    fn prefetch_next(&mut self) {
         prefetch_line(self.piece.wrapping_add(self.line * LINE));
         self.line += 1;
         if self.line >= self.lines {
@@ -534,7 +534,7 @@ impl<E: Real> Initial<'_, E> {
 }
 
 /// The sums of `R` rows from `first` on, and of `N` vectors of columns of the panel `b` from `col` on. Behind the last row there is that one
-/// again. Each depth asks for a line of what is read next.
+/// again. Each depth prefetches a line.
 #[inline(always)]
 fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
     a: Matrix<'_, F::Number>,
@@ -570,7 +570,7 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
             )
         };
         if let Some(ahead) = &mut ahead {
-            ahead.ask();
+            ahead.prefetch_next();
         }
         at += step;
         let b: [F::Lanes; N] = std::array::from_fn(|i| F::load(&b[i * V::LANES..]));

@@ -19,20 +19,20 @@ pub(crate) trait Layer {
     /// The numbers of rows and columns of its table, if others may be tied to it.
     fn table(&self) -> Option<[&Size; 2]>;
 
-    /// What a trainer in bf16 rounds.
+    /// The numbers of the layer that a trainer in bf16 rounds.
     fn rounding(&self) -> Rounding;
 
     /// The numbers of rows and columns of what it remembers in a session, if it goes along the tokens.
     fn recent(&self) -> Option<[Size; 2]>;
 }
 
-/// What a trainer in bf16 rounds of a layer.
+/// The numbers of a layer that a trainer in bf16 rounds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
     None,
     /// The operands of its products.
     Products,
-    /// Those, and what its hidden layer reads.
+    /// The operands of its products, and the input of its hidden layer.
     ProductsAndHidden,
 }
 

@@ -1,4 +1,4 @@
-//! What a session has read, and its memory.
+//! Sessions: the tokens that they have read, and their memory.
 
 use dfdx::tensor::CpuError;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Heads;
 use super::heads::HeadLayout;
-use super::one_query::{add_weighted, dots};
+use super::one_query::{Stored, add_weighted, dots};
 use super::plan::TILE;
 use crate::kernel::panel::Panel;
 use crate::kernel::{Matrix, Pooled};
@@ -93,6 +93,26 @@ impl<N: Copy> Paged<'_, N> {
             body(next - rows.start, part);
             next += part.rows();
         }
+    }
+
+    /// [`Rows::dots`]
+    fn dots<E: Pooled>(&self, scale: E, q: &[E], rows: Range<usize>, to: &mut [E])
+    where
+        N: Stored<E>,
+    {
+        self.for_parts(rows, |first, part| {
+            dots(scale, q, part, &mut to[first..first + part.rows()]);
+        });
+    }
+
+    /// [`Rows::add_weighted`]
+    fn add_weighted<E: Pooled>(&self, weights: &[E], rows: Range<usize>, to: &mut [E])
+    where
+        N: Stored<E>,
+    {
+        self.for_parts(rows, |first, part| {
+            add_weighted(&weights[first..first + part.rows()], part, to);
+        });
     }
 }
 
@@ -187,12 +207,8 @@ impl<E: Pooled> Rows<'_, E> {
     pub(super) fn dots(&self, scale: E, q: &[E], rows: Range<usize>, to: &mut [E]) {
         match self {
             Self::Matrix(matrix) => dots(scale, q, matrix.some_rows(rows), to),
-            Self::Paged(PagedRows::Model(paged)) => paged.for_parts(rows, |first, part| {
-                dots(scale, q, part, &mut to[first..first + part.rows()]);
-            }),
-            Self::Paged(PagedRows::Bf16(paged)) => paged.for_parts(rows, |first, part| {
-                dots(scale, q, part, &mut to[first..first + part.rows()]);
-            }),
+            Self::Paged(PagedRows::Model(paged)) => paged.dots(scale, q, rows, to),
+            Self::Paged(PagedRows::Bf16(paged)) => paged.dots(scale, q, rows, to),
         }
     }
 
@@ -200,12 +216,8 @@ impl<E: Pooled> Rows<'_, E> {
     pub(super) fn add_weighted(&self, weights: &[E], rows: Range<usize>, to: &mut [E]) {
         match self {
             Self::Matrix(matrix) => add_weighted(weights, matrix.some_rows(rows), to),
-            Self::Paged(PagedRows::Model(paged)) => paged.for_parts(rows, |first, part| {
-                add_weighted(&weights[first..first + part.rows()], part, to);
-            }),
-            Self::Paged(PagedRows::Bf16(paged)) => paged.for_parts(rows, |first, part| {
-                add_weighted(&weights[first..first + part.rows()], part, to);
-            }),
+            Self::Paged(PagedRows::Model(paged)) => paged.add_weighted(weights, rows, to),
+            Self::Paged(PagedRows::Bf16(paged)) => paged.add_weighted(weights, rows, to),
         }
     }
 
