@@ -464,7 +464,9 @@ impl<E: Element> Session<E> {
     /// that the session was given when it began. The model does not change, and may be dropped.
     ///
     /// In [`WeightFormat::Int8`], products have the same bits on every processor, however many tokens are given at a time. A row with a number that
-    /// is much larger than the others loses much: the [report](Self::weight_report) names it.
+    /// is much larger than the others loses much: the [report](Self::weight_report) names it. In [`WeightFormat::Bf16`], what is multiplied with the
+    /// weights is rounded to bf16, too. A processor without instructions for that computes the same products, and takes several times as long for many
+    /// tokens at a time.
     ///
     /// PyTorch: `torchao.quantization.quantize_(model, Int8DynamicActivationInt8WeightConfig())`, but with 16 bits of what is multiplied with the
     /// weights; `model.bfloat16()`.
@@ -501,8 +503,9 @@ impl<E: Element> Session<E> {
     }
 
     /// Keeps keys and values in bf16, so that a session takes half of the memory, and a token of a long sequence reads half of it. They are rounded
-    /// after norm and rotation, to the nearest number and to the even one of two, a subnormal one to 0, and multiplied as numbers of the model. So are those
-    /// of a context that the session was given when it began. The states of scans and convolutions, and what a body reads of each key, stay what they are.
+    /// after norm and rotation, to the nearest number and to the even one of two, a subnormal one to 0. So are those of a context that the session was
+    /// given when it began, and the queries and weights that are multiplied with them, as a trainer in bf16 rounds them; scores, softmax and sums are
+    /// those of the model. The states of scans and convolutions, and what a body reads of each key, stay what they are.
     ///
     /// [`cache_bytes`](Self::cache_bytes) has the bytes. With [`Dtype::Model`] nothing changes.
     ///

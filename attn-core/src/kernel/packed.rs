@@ -8,7 +8,7 @@ use std::{mem, ops::Range};
 use smallvec::SmallVec;
 
 use super::fold::add_column_sums;
-use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
+use super::parallel::{FEW, FEW_MULTIPLICATIONS, for_each, threads};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{
@@ -29,20 +29,36 @@ const NEAR: usize = 4096;
 /// The depths that are summed one after another.
 const SUMMED: usize = 256;
 
-/// The right side of a product, wherever its numbers are.
-pub(super) trait Columns<E>: Sync {
+/// How threads share a product, by its right side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sharing {
     /// The number of panels from which on a thread has columns of its own. With fewer, threads share the columns and divide the rows: each copies
     /// all columns, but no two threads write to neighbouring cache lines.
-    const PANELS_OF_A_THREAD: usize;
+    pub panels_of_a_thread: usize,
+    /// The columns of a part are a multiple of these, but for the last ones.
+    pub unit: usize,
+    /// Reading a number of the right side takes as long as multiplying it with so many rows.
+    pub rows_per_read: usize,
+}
+
+impl Sharing {
+    /// That of numbers that are copied to panels.
+    pub(super) const fn packed<E>() -> Self {
+        Self {
+            panels_of_a_thread: 4,
+            unit: vector_columns::<E>(),
+            rows_per_read: 1,
+        }
+    }
+}
+
+/// The right side of a product, wherever its numbers are.
+pub(super) trait Columns<E>: Sync {
+    /// How threads share it.
+    const SHARING: Sharing = Sharing::packed::<E>();
 
     /// Copies some columns at some depths: `[depths, columns]`.
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>);
-
-    /// The same columns where they stand, `[depths, columns]`, if they stand in rows.
-    fn rows(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Matrix<'_, E>> {
-        let _ = (columns, depths);
-        None
-    }
 
     /// The same columns where they stand, if the microkernel can read them there as fast.
     fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {
@@ -53,15 +69,9 @@ pub(super) trait Columns<E>: Sync {
 
 /// A matrix whose rows are contiguous.
 impl<E: Pooled> Columns<E> for Matrix<'_, E> {
-    const PANELS_OF_A_THREAD: usize = 4;
-
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, mut to: MatrixMut<'_, E>) {
         let from = self.part(depths, columns);
         (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
-    }
-
-    fn rows(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Matrix<'_, E>> {
-        Some(self.part(depths, columns))
     }
 
     fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {
@@ -74,8 +84,6 @@ impl<E: Pooled> Columns<E> for Matrix<'_, E> {
 pub(super) struct Transposed<'a, E>(pub(super) Matrix<'a, E>);
 
 impl<E: Pooled> Columns<E> for Transposed<'_, E> {
-    const PANELS_OF_A_THREAD: usize = 4;
-
     /// Copies the rows in bands, each of as many rows as a vector has lanes: the processor foresees reads along so few rows, and not along all of them
     /// at once.
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
@@ -113,7 +121,8 @@ pub(super) fn multiply_and_sum<'a, E: Pooled, C: Columns<E>>(
 ) {
     let to = to.into_iter().collect();
     let panel = panel_columns::<E>() * rows.cols().clamp(1, DEPTHS) * size_of::<E>();
-    let parts = parts(to, initial, rows, C::PANELS_OF_A_THREAD, panel, sums);
+    let extents = [rows.rows(), rows.cols()];
+    let parts = parts(to, initial, extents, C::SHARING, panel, sums);
     for_each(parts, |part: Part<'_, E>| {
         part.multiply(initial, rows, columns);
     });
@@ -131,7 +140,7 @@ pub(super) struct Part<'a, E> {
     pub(super) sums: &'a mut [E],
 }
 
-/// Cuts the result of a product into parts of whole vectors, about the same number for each thread. One thread computes a small product. A packed
+/// Cuts the result of a product of `count` rows into parts, about the same number for each thread. One thread computes a small product. A packed
 /// panel takes so many bytes.
 ///
 /// # Panics
@@ -140,12 +149,11 @@ pub(super) struct Part<'a, E> {
 pub(super) fn parts<'a, E: Pooled>(
     to: Pieces<'a, E>,
     initial: Initial<'_, E>,
-    rows: Matrix<'_, E>,
-    panels_of_a_thread: usize,
+    [count, depth]: [usize; 2],
+    sharing: Sharing,
     panel: usize,
     mut sums: &'a mut [E],
-) -> Vec<Part<'a, E>> {
-    let count = rows.rows();
+) -> SmallVec<[Part<'a, E>; FEW]> {
     let all = to.iter().map(MatrixMut::cols).sum::<usize>();
     assert!(
         to.iter().all(|to| to.rows() == count),
@@ -162,16 +170,17 @@ pub(super) fn parts<'a, E: Pooled>(
         Initial::Zero | Initial::Old => {}
     }
     let panels = all.div_ceil(panel_columns::<E>());
-    let threads = match count * rows.cols() * all.max(1) <= FEW_MULTIPLICATIONS {
+    let work = count.max(sharing.rows_per_read) * depth * all.max(1);
+    let threads = match work <= FEW_MULTIPLICATIONS {
         true => 1,
         false => threads(),
     };
-    let by_columns = (panels / panels_of_a_thread).clamp(1, threads);
+    let by_columns = (panels / sharing.panels_of_a_thread).clamp(1, threads);
     let by_rows = threads.div_ceil(by_columns).min(count / LEAST_ROWS).max(1);
     let by_columns = threads.div_ceil(by_rows);
     let most = (STRIP / panel).max(1);
     let strips_of = panels.div_ceil(most).next_multiple_of(by_columns);
-    let strips = strips(to, all, vector_columns::<E>(), strips_of.min(panels).max(1));
+    let strips = strips(to, all, sharing.unit, strips_of.min(panels).max(1));
     let height = count.div_ceil(by_rows).next_multiple_of(TILE_ROWS).max(1);
     let parts = strips.into_iter().flat_map(|(columns, to)| {
         // The parts of the first columns compute the sums.
@@ -193,7 +202,7 @@ pub(super) fn strips<'a, E: Pooled>(
     all: usize,
     unit: usize,
     count: usize,
-) -> Vec<(Range<usize>, Pieces<'a, E>)> {
+) -> SmallVec<[(Range<usize>, Pieces<'a, E>); FEW]> {
     let units = all.div_ceil(unit);
     let mut pieces = to.into_iter().filter(|to| to.cols() > 0);
     let mut rest = pieces.next();

@@ -1,21 +1,23 @@
-//! Products whose operands are rounded to bf16 while they are packed.
+//! Products whose operands are rounded to bf16: while they are packed, or before.
 //!
 //! ```text
 //! to = initial + bf16(rows) bf16(columns)
 //! ```
 //!
-//! Numbers are rounded to the nearest one in bf16, and to the even one of two. Those of two neighbouring depths are a [`Pair`]. Sums are in the type
+//! Numbers are rounded to the nearest one in bf16, and to the even one of two. Rows that are rounded already are read where they stand. Numbers of two neighbouring depths are a [`Pair`]. Sums are in the type
 //! of the numbers: in the order of the depth, but the second of each pair before the first, as the instruction of AVX-512 BF16 adds them. Each block
 //! of depths is summed on its own. So the bits depend neither on the number of threads nor, for `f32`, on the instruction set.
 //!
-//! The parts of a product, and what their columns are copied from, are those of [`packed`](super::packed).
+//! The parts of a product are those of [`packed`](super::packed).
 
 use std::{mem, ops::Range};
 
-use super::packed::{Columns, Part, Pieces, SUMMED_TILES, Sums, parts, row_chunks};
+use super::packed::{
+    Columns as _, Part, Pieces, SUMMED_TILES, Sharing, Sums, Transposed, parts, row_chunks,
+};
 use super::parallel::for_each;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Pair, Panels, TILE_ROWS, panel_columns};
+use crate::simd::{Initial, Pair, PairRows, Panels, TILE_ROWS, Upcoming, panel_columns};
 
 /// The numbers that the products of a pass multiply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,22 +38,135 @@ const COPIED: usize = 64;
 /// The rows that are packed at a time: with all depths of a block, a part of a second-level cache.
 const ROWS: usize = SUMMED_TILES * TILE_ROWS;
 
-/// [`multiply_and_sum`](super::packed::multiply_and_sum) of rounded operands. The sums of the rows are those of the numbers before they are rounded.
+/// An operand of a product, with contiguous rows.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand<'a, E> {
+    /// Numbers of the model. [`Dtype::Bf16`] rounds them.
+    Whole(Matrix<'a, E>),
+    /// Numbers in bf16, of products with [`Dtype::Bf16`].
+    Rounded(Matrix<'a, u16>),
+}
+
+impl<'a, E> From<Matrix<'a, E>> for Operand<'a, E> {
+    fn from(numbers: Matrix<'a, E>) -> Self {
+        Self::Whole(numbers)
+    }
+}
+
+impl<E> Operand<'_, E> {
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Whole(x) => x.rows(),
+            Self::Rounded(x) => x.rows(),
+        }
+    }
+
+    /// The numbers of a row.
+    pub fn cols(&self) -> usize {
+        match self {
+            Self::Whole(x) => x.cols(),
+            Self::Rounded(x) => x.cols(),
+        }
+    }
+
+    /// Some of the columns.
+    #[must_use]
+    pub fn some_cols(self, columns: Range<usize>) -> Self {
+        match self {
+            Self::Whole(x) => Self::Whole(x.some_cols(columns)),
+            Self::Rounded(x) => Self::Rounded(x.some_cols(columns)),
+        }
+    }
+}
+
+/// Runs an expression with the matrix of an [`Operand`], whichever numbers it has.
+macro_rules! with_numbers {
+    ($operand:expr, $x:ident => $body:expr) => {
+        match $operand {
+            $crate::kernel::rounded::Operand::Whole($x) => $body,
+            $crate::kernel::rounded::Operand::Rounded($x) => $body,
+        }
+    };
+}
+
+pub(super) use with_numbers;
+
+/// Numbers of the rows of a product.
+pub(super) trait Factor<E: Pooled>: PairRows {
+    /// Adds the sums of rows whose columns are contiguous.
+    fn add_sums(rows: Matrix<'_, Self>, sums: &mut Sums<'_, E>, which: Range<usize>);
+}
+
+/// The sums are those of the numbers before they are rounded.
+impl<E: Pooled> Factor<E> for E {
+    fn add_sums(rows: Matrix<'_, E>, sums: &mut Sums<'_, E>, which: Range<usize>) {
+        sums.add(rows, which);
+    }
+}
+
+impl<E: Pooled> Factor<E> for u16 {
+    fn add_sums(rows: Matrix<'_, u16>, sums: &mut Sums<'_, E>, which: Range<usize>) {
+        let columns = rows.transposed();
+        let [depth, count] = [columns.rows(), columns.cols()];
+        let mut wide = Buffer::uninit(depth * count);
+        E::widen_rows(columns, MatrixMut::new(&mut wide, depth, count));
+        sums.add(Matrix::new(&wide, depth, count).transposed(), which);
+    }
+}
+
+/// The right side of a product, wherever its numbers are.
+pub(super) trait PairColumns<E>: Sync {
+    /// How threads share it.
+    const SHARING: Sharing = Sharing::packed::<E>();
+
+    /// Makes pairs of some columns at some depths: `[pairs, columns]`. Those behind the last one, and a depth behind the last one, are zeros.
+    fn pack(&self, columns: Range<usize>, depths: Range<usize>, panel: MatrixMut<'_, Pair>);
+
+    /// The same columns where they stand, if they are pairs in panels.
+    fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, Pair>> {
+        let _ = (columns, depths);
+        None
+    }
+}
+
+impl<E, N: PairRows> PairColumns<E> for Matrix<'_, N> {
+    fn pack(&self, columns: Range<usize>, depths: Range<usize>, panel: MatrixMut<'_, Pair>) {
+        N::pair_rows(self.part(depths, columns), panel);
+    }
+}
+
+impl<E: Pooled> PairColumns<E> for Transposed<'_, E> {
+    fn pack(&self, columns: Range<usize>, depths: Range<usize>, panel: MatrixMut<'_, Pair>) {
+        let mut copied = Buffer::uninit(columns.len() * COPIED.min(depths.len()));
+        let blocks = depths.clone().step_by(COPIED).zip(panel.row_chunks(COPIED / 2));
+        for (start, to) in blocks {
+            let some = start..depths.end.min(start + COPIED);
+            let copied = &mut copied[..columns.len() * some.len()];
+            let [rows, width] = [some.len(), columns.len()];
+            self.copy(columns.clone(), some, MatrixMut::new(copied, rows, width));
+            E::pair_rows(Matrix::new(copied, rows, width), to);
+        }
+    }
+}
+
+/// [`multiply_and_sum`](super::packed::multiply_and_sum) of rounded operands.
 ///
 /// # Panics
 /// If the shapes do not fit.
 #[track_caller]
-pub(super) fn multiply_rounded<'a, E: Pooled, C: Columns<E>>(
+pub(super) fn multiply_rounded<'a, E: Pooled, N: Factor<E>, C: PairColumns<E>>(
     to: impl IntoIterator<Item = MatrixMut<'a, E>>,
     initial: Initial<'_, E>,
-    rows: Matrix<'_, E>,
+    rows: Matrix<'_, N>,
     columns: &C,
     sums: &'a mut [E],
 ) {
     let to: Pieces<'a, E> = to.into_iter().collect();
     let pairs = block_of(rows.cols()).div_ceil(2);
     let panel = panel_columns::<E>() * pairs * size_of::<Pair>();
-    let parts = parts(to, initial, rows, C::PANELS_OF_A_THREAD, panel, sums);
+    let extents = [rows.rows(), rows.cols()];
+    let parts = parts(to, initial, extents, C::SHARING, panel, sums);
     for_each(parts, |part: Part<'_, E>| {
         multiply(part, initial, rows, columns);
     });
@@ -63,11 +178,11 @@ fn block_of(depth: usize) -> usize {
     depth.div_ceil(blocks).next_multiple_of(2).max(2)
 }
 
-fn multiply<E: Pooled>(
+fn multiply<E: Pooled, N: Factor<E>>(
     mut part: Part<'_, E>,
     initial: Initial<'_, E>,
-    rows: Matrix<'_, E>,
-    from: &impl Columns<E>,
+    rows: Matrix<'_, N>,
+    from: &impl PairColumns<E>,
 ) {
     let width = panel_columns::<E>();
     let initial = initial.part(part.rows.clone(), part.columns.clone());
@@ -76,28 +191,38 @@ fn multiply<E: Pooled>(
     let block = block_of(depth);
     let most = block.min(depth).div_ceil(2);
     let panels = part.columns.len().div_ceil(width);
-    let [mut right, mut left] =
-        [panels * width, ROWS.min(rows.rows())].map(|count| Buffer::<f32>::uninit(count * most));
+    let mut left = Buffer::<f32>::uninit(ROWS.min(rows.rows()) * most);
+    let mut right = None;
     let mut sums = Sums::new(mem::take(&mut part.sums), initial);
     let mut of_block = initial;
     for first in (0..depth.max(1)).step_by(block) {
         let depths = first..depth.min(first + block);
         let pairs = depths.len().div_ceil(2);
-        let right = Pair::in_memory_of(&mut right[..panels * width * pairs]);
-        pack_columns(from, part.columns.clone(), depths.clone(), right);
-        let columns = Panels::with_columns(right, pairs, width);
+        let columns = match from.in_place(part.columns.clone(), depths.clone()) {
+            Some(columns) => columns,
+            None => {
+                let whole = || Buffer::<f32>::uninit(panels * width * most);
+                let right = right.get_or_insert_with(whole);
+                let right = Pair::in_memory_of(&mut right[..panels * width * pairs]);
+                pack_columns(from, part.columns.clone(), depths.clone(), right);
+                Panels::with_columns(right, pairs, width)
+            }
+        };
         let rows = rows.some_cols(depths);
         let to = part.to.iter_mut().map(MatrixMut::reborrow).collect();
         for (chunk, mut to) in row_chunks(to, rows.rows(), ROWS) {
             let next = chunk.end..rows.rows().min(chunk.end + ROWS);
-            let next = (!next.is_empty()).then(|| rows.some_rows(next));
+            let next = (!next.is_empty()).then(|| Upcoming::matrix(rows.some_rows(next)));
             let rows = rows.some_rows(chunk.clone());
             let left = Pair::in_memory_of(&mut left[..chunk.len() * pairs]);
-            let packed = pack_rows(rows, left);
+            let (packed, next) = match N::columns_in_place(rows) {
+                Some(pairs) => (pairs, None),
+                None => (pack_rows(rows, left), next),
+            };
             let initial = of_block.part(chunk.clone(), 0..part.columns.len());
             E::multiply_pairs(&mut to, initial, packed, columns, next);
             if !sums.is_empty() {
-                sums.add(rows, chunk);
+                N::add_sums(rows, &mut sums, chunk);
             }
         }
         of_block = Initial::Old;
@@ -105,46 +230,30 @@ fn multiply<E: Pooled>(
     sums.write();
 }
 
-/// Packs the columns. Those behind the last one, and a depth behind the last one, are zeros.
+/// Packs the columns.
 fn pack_columns<E: Pooled>(
-    from: &impl Columns<E>,
+    from: &impl PairColumns<E>,
     columns: Range<usize>,
     depths: Range<usize>,
     panels: &mut [Pair],
 ) {
     let width = panel_columns::<E>();
     let pairs = depths.len().div_ceil(2);
-    let mut copied = Buffer::uninit(width * COPIED.min(depths.len()));
     let panels = panels.chunks_mut((width * pairs).max(1));
     for (first, panel) in columns.clone().step_by(width).zip(panels) {
         let columns = first..columns.end.min(first + width);
-        if let Some(rows) = from.rows(columns.clone(), depths.clone()) {
-            E::pair_rows(rows, MatrixMut::new(panel, pairs, width));
-            continue;
-        }
-        let blocks = panel.chunks_mut(width * COPIED / 2);
-        for (start, to) in depths.clone().step_by(COPIED).zip(blocks) {
-            let some = start..depths.end.min(start + COPIED);
-            let copied = &mut copied[..columns.len() * some.len()];
-            from.copy(
-                columns.clone(),
-                some.clone(),
-                MatrixMut::new(copied, some.len(), columns.len()),
-            );
-            let rows = Matrix::new(copied, some.len(), columns.len());
-            E::pair_rows(rows, MatrixMut::new(to, some.len().div_ceil(2), width));
-        }
+        from.pack(columns, depths.clone(), MatrixMut::new(panel, pairs, width));
     }
 }
 
 /// Packs rows whose numbers, or those of neighbouring rows, stand side by side.
-fn pack_rows<'a, E: Pooled>(rows: Matrix<'_, E>, to: &'a mut [Pair]) -> Matrix<'a, Pair> {
+fn pack_rows<'a, N: PairRows>(rows: Matrix<'_, N>, to: &'a mut [Pair]) -> Matrix<'a, Pair> {
     let (count, pairs) = (rows.rows(), rows.cols().div_ceil(2));
     if rows.has_row_slices() {
-        E::pair_columns(rows, MatrixMut::new(to, count, pairs));
+        N::pair_columns(rows, MatrixMut::new(to, count, pairs));
         return Matrix::new(to, count, pairs);
     }
-    E::pair_rows(rows.transposed(), MatrixMut::new(to, pairs, count));
+    N::pair_rows(rows.transposed(), MatrixMut::new(to, pairs, count));
     Matrix::new(to, pairs, count).transposed()
 }
 
@@ -236,6 +345,57 @@ mod tests {
                         check(got, "columns");
                     }
                 }
+            }
+        });
+    }
+
+    fn halves(x: &[f32]) -> Vec<u16> {
+        let upper = x.iter().map(|x| (bf16(*x).to_bits() >> 16) as u16);
+        upper.collect()
+    }
+
+    /// Sides that are rounded before have the bits of those that are rounded while they are packed, and sums of what they are.
+    #[test]
+    fn sides_may_be_rounded_already() {
+        on_every_isa(|isa| {
+            for [m, k, n] in SHAPES {
+                let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
+                let a_rounded: Vec<f32> = a.iter().copied().map(bf16).collect();
+                let (a_halves, b_halves) = (halves(&a), halves(&b));
+                let whole = Matrix::new(&a, m, k);
+                let rows = Matrix::new(&a_halves, m, k);
+                let columns = Matrix::new(&b_halves, k, n);
+                let product = |multiply: &dyn Fn(MatrixMut<'_, f32>)| {
+                    let mut got = vec![0.5; m * n];
+                    multiply(MatrixMut::new(&mut got, m, n));
+                    got
+                };
+                let want = product(&|to| {
+                    multiply_rounded([to], Initial::Old, whole, &Matrix::new(&b, k, n), &mut []);
+                });
+                let of_rows = product(&|to| {
+                    multiply_rounded([to], Initial::Old, rows, &Matrix::new(&b, k, n), &mut []);
+                });
+                let of_columns = product(&|to| {
+                    multiply_rounded([to], Initial::Old, whole, &columns, &mut []);
+                });
+                assert!([of_rows, of_columns].iter().all(|got| *got == want), "{m} x {k} x {n}, {isa}");
+
+                // Rows that are columns of another matrix, `[m, k]` as `[k, m]`, with their sums.
+                let [depth, count] = [m, k];
+                let columns = noise::<f32>(depth * n, 3);
+                let columns = Matrix::new(&columns, depth, n);
+                let mut sums = [vec![0.25; count], vec![0.25; count]];
+                let mut to = [vec![0.0; count * n], vec![0.0; count * n]];
+                let [sums_of, to_of] = [&mut sums[0], &mut to[0]];
+                let wide = Matrix::new(&a_rounded, m, k).transposed();
+                let to_of = [MatrixMut::new(to_of, count, n)];
+                multiply_rounded(to_of, Initial::Old, wide, &columns, sums_of);
+                let [sums_of, to_of] = [&mut sums[1], &mut to[1]];
+                let to_of = [MatrixMut::new(to_of, count, n)];
+                multiply_rounded(to_of, Initial::Old, rows.transposed(), &columns, sums_of);
+                assert_eq!(to[0], to[1], "{depth} x {count} x {n}, {isa}");
+                assert_eq!(sums[0], sums[1], "{depth} x {count} x {n}, {isa}");
             }
         });
     }

@@ -7,7 +7,7 @@ use super::{
     TileOrigin, TileScore,
 };
 use crate::kernel::compiled::compiled;
-use crate::kernel::{Matrix, MatrixMut};
+use crate::kernel::{Dtype, Matrix, MatrixMut};
 
 /// The positions of new queries and cached keys in their sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,8 @@ compiled! {
     DecodeKernels:
 
     /// The output of [`Attention::forward`] for new queries of a sequence, and the logarithms of the sums, `[heads, queries]`. The cache
-    /// holds its keys and values up to the last of these queries, already transformed for their positions. There is no dropout.
+    /// holds its keys and values up to the last of these queries, already transformed for their positions. There is no dropout. If keys and values are
+    /// in bf16, so are the other operands of the products with them: [`Dtype::Bf16`].
     ///
     /// # Panics
     /// If the shapes do not fit the widths.
@@ -66,6 +67,10 @@ compiled! {
             score: attention.score.is_some().then_some(&cached as _),
             mask: &cached,
             dropout: None,
+            dtype: match keys {
+                PagedRows::Model(_) => attention.dtype,
+                PagedRows::Bf16(_) => Dtype::Bf16,
+            },
             ..*attention
         };
         attention.forward(q, KeySource::Paged(keys), KeySource::Paged(values), output, lse);

@@ -24,7 +24,9 @@ use super::load::{LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::paged::{KeySource, Rows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
-use super::rounded::{MaskedPairs, PairPanel, RoundedKeys, multiply, round_queries, whole};
+use super::rounded::{
+    MaskedPairs, PairPanel, RoundedKeys, multiply, round_queries, rounded_rows, scale_rows, whole,
+};
 use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::{Slopes, Sparse, Sparsify};
 use super::weight_rows::{MaskedDots, WeightRows};
@@ -47,6 +49,8 @@ enum Operands<'a, E> {
         k: Rows<'a, E>,
         /// `[key, value_width]`
         v: Rows<'a, E>,
+        /// Whether `q` is one query that is rounded to bf16 behind the scale, for keys and values in bf16. So are the weights then.
+        is_rounded: bool,
     },
     /// Rounded to bf16.
     Rounded {
@@ -159,7 +163,10 @@ impl<E: Pooled> Attention<'_, E> {
                     of_sequence.load_queries(q, block)
                 };
                 let blocks = self.blocks(b, kv, results);
-                if let Some(scale) = self.rounded_scale() {
+                let rounded_scale = self.rounded_scale();
+                // One query reads them where they stand.
+                let is_one = sizes.query == 1 && k.are_rounded() && v.are_rounded();
+                if let (Some(scale), false) = (rounded_scale, is_one) {
                     let keys = &RoundedKeys::load(&of_sequence, kv, k, v);
                     return self.for_each(1, blocks, |block| {
                         let queries = round_queries(scale, load_queries(&block));
@@ -170,9 +177,18 @@ impl<E: Pooled> Attention<'_, E> {
                 let keys = Keys::load(&of_sequence, kv, k);
                 let values = Values::load(&of_sequence, kv, v);
                 self.for_each(1, blocks, |block| {
-                    let queries = load_queries(&block);
-                    let (q, k, v) = (queries.read(), keys.rows(), values.rows());
-                    body(Operands::Whole { q, k, v }, block);
+                    let mut queries = load_queries(&block);
+                    if let Some(scale) = rounded_scale {
+                        scale_rows(scale, queries.write());
+                        queries = rounded_rows(queries.read());
+                    }
+                    let operands = Operands::Whole {
+                        q: queries.read(),
+                        k: keys.rows(),
+                        v: values.rows(),
+                        is_rounded: rounded_scale.is_some(),
+                    };
+                    body(operands, block);
                 });
             },
         );
@@ -362,10 +378,13 @@ impl<E: Pooled> Attention<'_, E> {
     /// Passes 1 and 2.
     fn forward_scores(&self, tile: &Tile, operands: Operands<'_, E>, to: &mut MatrixMut<'_, E>) {
         match operands {
-            Operands::Whole { q, k, .. } => {
+            Operands::Whole {
+                q, k, is_rounded, ..
+            } => {
                 let keys = tile.keys.clone();
                 match self.similarity {
                     Similarity::Dot { scale } if self.sizes.query == 1 => {
+                        let scale = if is_rounded { E::ONE } else { scale };
                         k.dots(scale, q.row(0), keys, to.row_mut(0));
                     }
                     _ => k.with(keys, |k| {
@@ -401,7 +420,9 @@ impl<E: Pooled> Attention<'_, E> {
         }
         let (mask, matrix) = (self.mask, weights.read().some_cols(columns));
         match operands {
-            Operands::Whole { v, .. } => {
+            Operands::Whole { v, is_rounded, .. } => {
+                let rounded = is_rounded.then(|| rounded_rows(matrix));
+                let matrix = rounded.as_ref().map_or(matrix, Panel::read);
                 // Where a key is masked, its values may be NaN.
                 if self.sizes.query == 1 && !tile.is_partial() {
                     v.add_weighted(matrix.row(0), tile.keys.clone(), sums.write().row_mut(0));

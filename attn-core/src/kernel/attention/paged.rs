@@ -203,6 +203,11 @@ impl<E: Pooled> Rows<'_, E> {
         }
     }
 
+    /// Whether the numbers are in bf16.
+    pub(super) fn are_rounded(&self) -> bool {
+        matches!(self, Self::Paged(PagedRows::Bf16(_)))
+    }
+
     /// `to[j] = scale q · rows[j]` for a range of rows, which are read where they stand.
     pub(super) fn dots(&self, scale: E, q: &[E], rows: Range<usize>, to: &mut [E]) {
         match self {

@@ -19,8 +19,8 @@ use super::plan::{TILE, Tile, chunks};
 use super::{Attention, HeadTransform, Similarity, TileMask};
 use crate::kernel::panel::Panel;
 use crate::kernel::transpose::transpose;
-use crate::kernel::{Dtype, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Pair, Panels, call, panel_columns, run, vector_columns};
+use crate::kernel::{Buffer, Dtype, Matrix, MatrixMut, Pooled};
+use crate::simd::{Initial, Pair, Panels, call, halves_mut, panel_columns, run, vector_columns};
 
 /// Pairs in pooled memory.
 #[derive(Debug)]
@@ -181,7 +181,18 @@ pub(super) fn round_queries<E: Pooled>(scale: E, mut q: Panel<E>) -> PairPanel {
     PairPanel::of_columns(q.read())
 }
 
-fn scale_rows<E: Pooled>(scale: E, mut x: MatrixMut<'_, E>) {
+/// The same rows, rounded, as numbers of the model.
+pub(super) fn rounded_rows<E: Pooled>(x: Matrix<'_, E>) -> Panel<E> {
+    let [rows, cols] = [x.rows(), x.cols()];
+    let mut memory = Buffer::<E>::uninit((rows * cols).div_ceil(2));
+    let halves = &mut halves_mut(&mut memory)[..rows * cols];
+    E::round_rows(x, MatrixMut::new(halves, rows, cols));
+    let mut wide = Panel::new(rows, cols);
+    E::widen_rows(Matrix::new(halves, rows, cols), wide.write());
+    wide
+}
+
+pub(super) fn scale_rows<E: Pooled>(scale: E, mut x: MatrixMut<'_, E>) {
     if scale != E::ONE {
         (0..x.rows()).for_each(|row| call::scale(scale, x.row_mut(row)));
     }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Channels, Convolution, MANY_PATCHES, Start};
 use crate::kernel::multiply::copy;
-use crate::kernel::packed::{Columns, multiply_packed};
+use crate::kernel::packed::{Columns, Sharing, multiply_packed};
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::for_each;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
@@ -115,7 +115,10 @@ struct Patches<'a, E> {
 
 impl<E: Pooled> Columns<E> for Patches<'_, E> {
     /// Copying patches takes longer than sharing cache lines.
-    const PANELS_OF_A_THREAD: usize = 1;
+    const SHARING: Sharing = Sharing {
+        panels_of_a_thread: 1,
+        ..Sharing::packed::<E>()
+    };
 
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
         let Self { x, of, group } = *self;

@@ -1,54 +1,50 @@
-//! Weights in bf16: the upper half of an `f32`, rounded to the nearest. They are multiplied as `f32`, so the rows that are multiplied with them
-//! are exact.
+//! Weights in bf16: the upper half of an `f32`, rounded to the nearest. What is multiplied with them is rounded, too.
 //!
-//! An output is the sum of two: over the even inputs, and over the odd ones. Each operation is rounded. So a result of few rows has the same bits
-//! on every instruction set, for any number of threads.
+//! The products are those of [`rounded`](crate::kernel::rounded), whose panels the weights are in. So the results of `f32` have the same bits on every
+//! instruction set and for any number of threads, and those of a row for any rows beside it.
 
-use std::{array, ops::Range};
+use std::ops::Range;
 
-use super::blocks;
 use crate::kernel::{
     Matrix, MatrixMut, Pooled, Real,
-    bf16::nearest,
     linear_parts::Parts,
-    packed::{Columns, multiply_packed},
-    parallel::{SMALL, for_each},
+    packed::Sharing,
+    parallel::for_each,
+    rounded::{PairColumns, multiply_rounded},
 };
-use crate::simd::{Initial, Kernel, Vector, run, widened};
+use crate::simd::{Initial, Pair, PairLine, Panels, panel_columns, widened};
 
-/// The rows of a matrix that stand in one line.
-const LANES: usize = 16;
+/// The rows of a matrix in a panel: the columns of one of a product with `f32`.
+const PANEL: usize = panel_columns::<f32>();
 
-/// The most vectors that a line has numbers for.
-const MOST_VECTORS: usize = 8;
-
-/// With fewer rows than this, the weights are read where they stand. For more, panels of wider numbers are worth it, whose products are fused.
-const FEW_ROWS: usize = 48;
-
-/// The most rows that are multiplied at a time.
-const ROWS: usize = 4;
-
-/// The multiplications that are worth a thread.
-const SHARE: usize = 32 * SMALL;
-
-/// Two numbers of each of 16 rows, that of an even column in the lower half: a cache line.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Line([u32; LANES]);
+/// The lines of a pair of all rows of a panel.
+const LINES: usize = PANEL / PairLine::PAIRS;
 
 /// A matrix of weights `[out, in]` in bf16.
 #[derive(Debug)]
 pub struct Bf16Matrix {
     rows: usize,
     cols: usize,
-    /// Panels of 16 rows, each with all columns.
-    lines: Vec<Line>,
+    /// `[panels, pairs of columns, rows of a panel]`
+    lines: Vec<PairLine>,
 }
 
 impl Bf16Matrix {
-    fn panel(&self, panel: usize) -> &[Line] {
-        let each = self.cols.div_ceil(2);
-        &self.lines[panel * each..][..each]
+    /// The pairs of a row.
+    fn pairs(&self) -> usize {
+        self.cols.div_ceil(2)
+    }
+
+    /// The line and the place in it of a pair of a row.
+    fn place(&self, row: usize, pair: usize) -> (usize, usize) {
+        let in_panel = row % PANEL / PairLine::PAIRS;
+        let line = (row / PANEL * self.pairs() + pair) * LINES + in_panel;
+        (line, row % PairLine::PAIRS)
+    }
+
+    fn pair(&self, row: usize, pair: usize) -> Pair {
+        let (line, place) = self.place(row, pair);
+        self.lines[line].0[place]
     }
 
     /// The bytes that it takes.
@@ -68,10 +64,8 @@ impl Bf16Matrix {
 
     /// The bits of a row.
     pub fn bits(&self, row: usize) -> impl Iterator<Item = u16> {
-        let lines = self.panel(row / LANES).iter();
-        let pairs = lines.map(move |line| line.0[row % LANES]);
-        let bits = pairs.flat_map(|lane| [lane, lane >> 16].map(|half| half as u16));
-        bits.take(self.cols)
+        let pairs = (0..self.pairs()).map(move |pair| self.pair(row, pair));
+        pairs.flat_map(Pair::bits).take(self.cols)
     }
 
     /// The matrix of these bits, row-major.
@@ -82,30 +76,26 @@ impl Bf16Matrix {
         assert_eq!(bits.len(), rows * cols, "a number for each place");
         let mut matrix = Self::zeros(rows, cols);
         for (index, bits) in bits.enumerate() {
-            matrix.set(index / cols, index % cols, bits);
+            let [row, col] = [index / cols, index % cols];
+            let (line, place) = matrix.place(row, col / 2);
+            let pair = &mut matrix.lines[line].0[place];
+            let mut both = pair.numbers();
+            both[col % 2] = widened(bits);
+            // No number of a pair is subnormal.
+            *pair = Pair::new(both[0], both[1]);
         }
         matrix
     }
 
     fn zeros(rows: usize, cols: usize) -> Self {
+        let zeros = PairLine([Pair::ZERO; PairLine::PAIRS]);
+        let lines = rows.div_ceil(PANEL) * cols.div_ceil(2) * LINES;
         Self {
             rows,
             cols,
-            lines: vec![Line([0; LANES]); rows.div_ceil(LANES) * cols.div_ceil(2)],
+            lines: vec![zeros; lines],
         }
     }
-
-    /// Sets a number that is 0.
-    fn set(&mut self, row: usize, col: usize, bits: u16) {
-        let line = row / LANES * self.cols.div_ceil(2) + col / 2;
-        self.lines[line].0[row % LANES] |= u32::from(bits) << (16 * (col % 2));
-    }
-}
-
-/// Both numbers of a lane.
-#[inline(always)]
-fn halves(lane: u32) -> [f32; 2] {
-    [lane << 16, lane & 0xffff_0000].map(f32::from_bits)
 }
 
 /// Rounds a matrix `[out, in]` to bf16, and returns the error of each row, as [for int8](super::int8::quantize).
@@ -116,23 +106,24 @@ fn halves(lane: u32) -> [f32; 2] {
 pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Bf16Matrix, Vec<f32>) {
     let mut matrix = Bf16Matrix::zeros(w.rows(), w.cols());
     let mut errors = vec![0.0; w.rows()];
-    let each = w.cols().div_ceil(2).max(1);
-    let panels = matrix
-        .lines
-        .chunks_mut(each)
-        .zip(errors.chunks_mut(LANES))
-        .enumerate();
+    let each = (matrix.pairs() * LINES).max(1);
+    let panels = matrix.lines.chunks_mut(each);
+    let panels = panels.zip(errors.chunks_mut(PANEL)).enumerate();
     for_each(panels, |(panel, (lines, errors))| {
-        for (lane, error) in errors.iter_mut().enumerate() {
-            let row = w.row(panel * LANES + lane);
+        for (at, error) in errors.iter_mut().enumerate() {
+            let (first, place) = (at / PairLine::PAIRS, at % PairLine::PAIRS);
             let mut sums = super::RowError::default();
-            for (pair, line) in row.chunks(2).zip(lines.iter_mut()) {
-                for (half, weight) in pair.iter().enumerate() {
-                    let weight = weight.nearest_f32();
-                    let rounded = nearest(weight);
-                    line.0[lane] |= u32::from(rounded) << (16 * half);
-                    sums.add(weight, widened(rounded));
+            let pairs = lines.iter_mut().skip(first).step_by(LINES);
+            for (numbers, line) in w.row(panel * PANEL + at).chunks(2).zip(pairs) {
+                let mut weights = [0.0; 2];
+                for (weight, number) in weights.iter_mut().zip(numbers) {
+                    *weight = number.nearest_f32();
                 }
+                let pair = Pair::new(weights[0], weights[1]);
+                for (weight, rounded) in weights.into_iter().zip(pair.numbers()) {
+                    sums.add(weight, rounded);
+                }
+                line.0[place] = pair;
             }
             *error = sums.relative();
         }
@@ -148,20 +139,8 @@ pub(super) fn forward<E: Pooled>(
     bias: Option<&[E]>,
     y: Parts<'_, E>,
 ) {
-    if x.rows() >= FEW_ROWS {
-        let initial = bias.map_or(Initial::Zero, Initial::OfColumns);
-        return multiply_packed(y, initial, x, &Transposed { w, rows });
-    }
-    let blocks = blocks(x.rows(), [rows.len(), w.cols], SHARE, y);
-    for_each(blocks, |(first, y)| {
-        run(Product {
-            x,
-            w,
-            bias: bias.map(|bias| &bias[first..][..y.cols()]),
-            first: rows.start + first,
-            y,
-        });
-    });
+    let initial = bias.map_or(Initial::Zero, Initial::OfColumns);
+    multiply_rounded(y, initial, x, &Transposed { w, rows }, &mut []);
 }
 
 /// The transpose of some rows, `[in, out]`.
@@ -170,149 +149,32 @@ struct Transposed<'a> {
     rows: Range<usize>,
 }
 
-impl<E: Pooled> Columns<E> for Transposed<'_> {
-    const PANELS_OF_A_THREAD: usize = 4;
+impl<E: Pooled> PairColumns<E> for Transposed<'_> {
+    const SHARING: Sharing = Sharing {
+        panels_of_a_thread: 1,
+        unit: PANEL,
+        rows_per_read: super::ROWS_PER_READ,
+    };
 
-    fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
-        let first = self.rows.start;
-        run(Widen {
-            from: self.w,
-            columns: first + columns.start..first + columns.end,
-            depths,
-            to,
-        });
+    fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, Pair>> {
+        let first = self.rows.start + columns.start;
+        let is_whole = first.is_multiple_of(PANEL) && panel_columns::<E>() == PANEL;
+        is_whole.then(|| {
+            let all = Panels::with_columns(PairLine::flatten(&self.w.lines), self.w.pairs(), PANEL);
+            let pairs = depths.start / 2..depths.end.div_ceil(2);
+            all.behind(first / PANEL).depths(pairs)
+        })
     }
-}
 
-struct Widen<'a, E> {
-    from: &'a Bf16Matrix,
-    columns: Range<usize>,
-    depths: Range<usize>,
-    to: MatrixMut<'a, E>,
-}
-
-impl<E: Real> Kernel for Widen<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        let Range { start, end } = self.columns;
-        for panel in start / LANES..end.div_ceil(LANES) {
-            let lines = self.from.panel(panel);
-            let columns = start.max(panel * LANES)..end.min((panel + 1) * LANES);
-            let lanes = columns.start - panel * LANES..columns.end - panel * LANES;
-            for (row, depth) in self.depths.clone().enumerate() {
-                let to = &mut self.to.row_mut(row)[columns.start - start..columns.end - start];
-                let from = &lines[depth / 2].0[lanes.clone()];
-                for (to, lane) in to.iter_mut().zip(from) {
-                    *to = E::of_f32(halves(*lane)[depth % 2]);
-                }
+    fn pack(&self, columns: Range<usize>, depths: Range<usize>, mut panel: MatrixMut<'_, Pair>) {
+        let first = self.rows.start + columns.start;
+        let pairs = depths.start / 2..depths.end.div_ceil(2);
+        for (to, pair) in pairs.enumerate() {
+            let (to, behind) = panel.row_mut(to).split_at_mut(columns.len());
+            behind.fill(Pair::ZERO);
+            for (at, to) in to.iter_mut().enumerate() {
+                *to = self.w.pair(first + at, pair);
             }
         }
     }
-}
-
-/// Few rows with a block of outputs.
-struct Product<'a, E> {
-    x: Matrix<'a, E>,
-    w: &'a Bf16Matrix,
-    /// Of the block.
-    bias: Option<&'a [E]>,
-    /// The row of the weights that the first output of the block is.
-    first: usize,
-    y: MatrixMut<'a, E>,
-}
-
-impl<E: Real> Kernel for Product<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        let end = self.first + self.y.cols();
-        for panel in self.first / LANES..end.div_ceil(LANES) {
-            let mut row = 0;
-            while row < self.x.rows() {
-                match self.x.rows() - row {
-                    1 => self.tile::<V, 1>(row, panel),
-                    2 => self.tile::<V, 2>(row, panel),
-                    3 => self.tile::<V, 3>(row, panel),
-                    _ => self.tile::<V, ROWS>(row, panel),
-                }
-                row += ROWS;
-            }
-        }
-    }
-}
-
-impl<E: Real> Product<'_, E> {
-    #[inline(always)]
-    fn tile<V: Vector<Element = E>, const R: usize>(&mut self, row: usize, panel: usize) {
-        let x: [&[E]; R] = array::from_fn(|r| self.x.row(row + r));
-        let sums = sums_of_rows::<E, V, R>(x, self.w.panel(panel));
-        let first = panel * LANES;
-        let outputs = self.first.max(first)..(self.first + self.y.cols()).min(first + LANES);
-        let to = outputs.start - self.first..outputs.end - self.first;
-        for (r, sums) in sums.iter().enumerate() {
-            let y = &mut self.y.row_mut(row + r)[to.clone()];
-            y.copy_from_slice(&sums[outputs.start - first..outputs.end - first]);
-            if let Some(bias) = self.bias {
-                let bias = &bias[to.clone()];
-                y.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
-            }
-        }
-    }
-}
-
-/// The products of `R` rows with a panel. The vectors of sums stay in registers: nothing but the loops below, which are unrolled, has their places.
-#[inline(always)]
-#[allow(
-    clippy::needless_range_loop,
-    reason = "an iterator over the sums would keep them in memory"
-)]
-fn sums_of_rows<E: Real, V: Vector<Element = E>, const R: usize>(
-    x: [&[E]; R],
-    lines: &[Line],
-) -> [[E; LANES]; R] {
-    let mut sums = [[[V::zero(); MOST_VECTORS]; 2]; R];
-    let pairs = x.first().map_or(0, |x| x.len() / 2);
-    let x_pairs: [&[[E; 2]]; R] = array::from_fn(|r| &x[r].as_chunks().0[..pairs]);
-    for (k, line) in lines[..pairs].iter().enumerate() {
-        for half in 0..2 {
-            for v in 0..LANES / V::LANES {
-                let weights = weights_of::<E, V>(line, half, v);
-                for r in 0..R {
-                    sums[r][half][v] += V::splat(x_pairs[r][k][half]) * weights;
-                }
-            }
-        }
-    }
-    if let Some(line) = lines.get(pairs) {
-        for v in 0..LANES / V::LANES {
-            let weights = weights_of::<E, V>(line, 0, v);
-            for r in 0..R {
-                sums[r][0][v] += V::splat(x[r][2 * pairs]) * weights;
-            }
-        }
-    }
-    let mut stored = [[E::ZERO; LANES]; R];
-    for r in 0..R {
-        for v in 0..LANES / V::LANES {
-            let [even, odd] = [sums[r][0][v], sums[r][1][v]];
-            (even + odd).store(&mut stored[r][v * V::LANES..][..V::LANES]);
-        }
-    }
-    stored
-}
-
-/// Some of the weights of the even column of a line, or of the odd one.
-#[inline(always)]
-fn weights_of<E: Real, V: Vector<Element = E>>(line: &Line, half: usize, v: usize) -> V {
-    let mut weights = [E::ZERO; LANES];
-    let lanes = &line.0[v * V::LANES..][..V::LANES];
-    for (weight, lane) in weights.iter_mut().zip(lanes) {
-        *weight = E::of_f32(halves(*lane)[half]);
-    }
-    V::load(&weights[..V::LANES])
 }

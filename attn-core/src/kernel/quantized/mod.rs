@@ -26,7 +26,8 @@ pub enum WeightFormat {
     /// 8 bits, symmetric, with a scale for each output of a linear layer, or for each row of a table: `w ≈ scale q`, with an integer `q` from
     /// -127 to 127. What is multiplied with the weights is rounded to 16 bits, a row at a time.
     Int8,
-    /// bf16: the sign, the exponent and the first 7 bits of an `f32`, rounded to the nearest.
+    /// bf16: the sign, the exponent and the first 7 bits of an `f32`, rounded to the nearest. What is multiplied with the weights is rounded, too.
+    /// Sums are those of [`Dtype::Bf16`](crate::kernel::Dtype): processors without an instruction for them compute the same bits, slower.
     Bf16,
 }
 
