@@ -2,12 +2,13 @@
 //!
 //! ```sh
 //! cargo run --release --example generation
+//! cargo run --release --example generation -- prompt
 //! ```
 //!
 //! A GPT of six layers continues a prompt of 16 tokens by 200, in a session. A token of one sequence reads all weights, and the
 //! keys and values of the tokens before it, and does little arithmetic with each number: memory is the limit. Several sequences
-//! share one read of the weights. Weights in bf16 and int8 are fewer bytes. A prompt of 1,024 tokens is arithmetic instead: its rows with weights in
-//! int8 are two bytes each, so that AVX-512 VNNI has twice the products of `f32` in an instruction. Behind as many tokens, a token of several sequences
+//! share one read of the weights. Weights in bf16 and int8 are fewer bytes. A prompt of 1,024 tokens is arithmetic instead: AVX-512 BF16 has twice the
+//! products of `f32` in an instruction, and so has AVX-512 VNNI for weights in int8, with rows of two bytes for each number. Behind as many tokens, a token of several sequences
 //! reads more bytes of keys and values than of weights, and half of them in bf16.
 //!
 //! The limit is the time in which all threads together copy the bytes that a token reads. The last column is the time with a pass
@@ -22,6 +23,7 @@ use attn::{
     generate::{Dtype, GenerateError, Sampler, Sampling, SessionError, Sessions, WeightFormat},
     model,
 };
+use clap::{Parser, ValueEnum};
 use rayon::prelude::*;
 use timing::best;
 
@@ -86,9 +88,9 @@ fn prompt(len: usize) -> Vec<usize> {
     (0..len).map(|i| (i * i + 7) % VOCAB).collect()
 }
 
-/// The time in seconds in which a session reads a long prompt.
-fn read(model: &Gpt, format: Option<WeightFormat>) -> Result<f64, GenerateError> {
-    let mut session = begin(model, [1, LONG], format)?;
+/// The time in seconds in which a session reads a long prompt, with keys and values in this dtype.
+fn read(model: &Gpt, format: Option<WeightFormat>, cache: Dtype) -> Result<f64, GenerateError> {
+    let mut session = begin(model, [1, LONG], format)?.cache(cache)?;
     let prompt = prompt(LONG);
     Ok(best(|| {
         session.reset(0);
@@ -147,14 +149,54 @@ fn pass(model: &Gpt, sequences: usize) -> f64 {
     best(|| drop(model.forward(tokens.clone())))
 }
 
+/// What is timed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Tokens behind a short prompt
+    Tokens,
+    /// A long prompt
+    Prompt,
+    /// Tokens behind a long prompt
+    Behind,
+}
+
+/// Times the session of a GPT.
+#[derive(Parser)]
+struct Options {
+    /// One part alone
+    part: Option<Part>,
+}
+
+/// The names of the weights of a session, with the bytes of one.
+const FORMATS: [(&str, Option<WeightFormat>, usize); 3] = [
+    ("f32", None, 4),
+    ("bf16", Some(WeightFormat::Bf16), 2),
+    ("int8", Some(WeightFormat::Int8), 1),
+];
+
+/// The names of keys and values.
+const CACHES: [(&str, Dtype); 2] = [("f32", Dtype::Model), ("bf16", Dtype::Bf16)];
+
 fn main() -> Result<(), GenerateError> {
+    let Options { part } = Options::parse();
+    let is_timed = |this: Part| part.is_none_or(|part| part == this);
     let model = Cpu::default().build_module::<Gpt, f32>();
+    println!("{} parameters", Gpt::PARAMS);
+    if is_timed(Part::Tokens) {
+        tokens(&model)?;
+    }
+    if is_timed(Part::Prompt) {
+        whole_prompt(&model)?;
+    }
+    if is_timed(Part::Behind) {
+        tokens_behind(&model)?;
+    }
+    Ok(())
+}
+
+fn tokens(model: &Gpt) -> Result<(), GenerateError> {
     println!(
-        "{} parameters, {PROMPT} tokens of prompt, {NEW} new ones",
-        Gpt::PARAMS
-    );
-    println!(
-        "{:>9} {:>7} {:>12} {:>10} {:>12} {:>15} {:>18}",
+        "\n{PROMPT} tokens of prompt, {NEW} new ones\n{:>9} {:>7} {:>12} {:>10} {:>12} {:>15} {:>18}",
         "sequences",
         "weights",
         "a token each",
@@ -163,17 +205,12 @@ fn main() -> Result<(), GenerateError> {
         "times the limit",
         "times without it"
     );
-    let formats = [
-        ("f32", None, 4),
-        ("bf16", Some(WeightFormat::Bf16), 2),
-        ("int8", Some(WeightFormat::Int8), 1),
-    ];
     for sequences in [1, 8] {
-        let pass = pass(&model, sequences);
-        for (name, format, of_weight) in formats {
+        let pass = pass(model, sequences);
+        for (name, format, of_weight) in FORMATS {
             let bytes = bytes(sequences, of_weight);
             let before = copy(bytes);
-            let seconds = write(&model, sequences, format)?;
+            let seconds = write(model, sequences, format)?;
             let limit = before.min(copy(bytes));
             println!(
                 "{sequences:>9} {name:>7} {:>9.2} ms {:>10.0} {:>9.2} ms {:>15.2} {:>18.1}",
@@ -185,23 +222,33 @@ fn main() -> Result<(), GenerateError> {
             );
         }
     }
+    Ok(())
+}
+
+fn whole_prompt(model: &Gpt) -> Result<(), GenerateError> {
     println!("\na prompt of {LONG} tokens");
-    let exact = read(&model, None)?;
-    for (name, format, _) in formats {
-        let seconds = read(&model, format)?;
-        println!(
-            "{name:>17} {:>9.2} ms {:>10.0} tokens/s {:>6.2} times as fast as f32",
-            1e3 * seconds,
-            LONG as f64 / seconds,
-            exact / seconds
-        );
+    let exact = read(model, None, Dtype::Model)?;
+    for (name, format, _) in FORMATS {
+        for (cache, dtype) in CACHES {
+            let seconds = read(model, format, dtype)?;
+            println!(
+                "{name:>17}, keys and values {cache:>4} {:>9.2} ms {:>10.0} tokens/s {:>6.2} times as fast as f32",
+                1e3 * seconds,
+                LONG as f64 / seconds,
+                exact / seconds
+            );
+        }
     }
+    Ok(())
+}
+
+fn tokens_behind(model: &Gpt) -> Result<(), GenerateError> {
     println!("\na token behind {} others", LONG - FEW);
     for sequences in [1, 8] {
-        let exact = write_long(&model, sequences, None, Dtype::Model)?;
-        for (name, format, _) in formats {
-            for (cache, dtype) in [("f32", Dtype::Model), ("bf16", Dtype::Bf16)] {
-                let seconds = write_long(&model, sequences, format, dtype)?;
+        let exact = write_long(model, sequences, None, Dtype::Model)?;
+        for (name, format, _) in FORMATS {
+            for (cache, dtype) in CACHES {
+                let seconds = write_long(model, sequences, format, dtype)?;
                 println!(
                     "{sequences:>9} {name:>7}, keys and values {cache:>4} {:>9.2} ms {:>10.0} tokens/s {:>6.2} times as fast as f32",
                     1e3 * seconds,

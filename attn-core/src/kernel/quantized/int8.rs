@@ -21,7 +21,7 @@ use crate::kernel::{
 };
 use crate::simd::{
     BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, ByteSums, Kernel, MOST_BYTE_DEPTHS, SignedBytes, Vector,
-    run, sums_of_bytes,
+    prefetch, run, sums_of_bytes,
 };
 
 /// The largest `q`.
@@ -52,6 +52,7 @@ pub struct Int8Matrix {
     cols: usize,
     /// Panels of 16 rows, each with all columns.
     lines: Vec<ByteLine>,
+    /// Those of the rows of whole panels.
     scales: Vec<f32>,
 }
 
@@ -96,7 +97,7 @@ impl Int8Matrix {
 
     /// The scale of each row.
     pub fn scales(&self) -> &[f32] {
-        &self.scales
+        &self.scales[..self.rows]
     }
 
     /// The matrix of these scales and `q`, row-major.
@@ -116,7 +117,7 @@ impl Int8Matrix {
                 }
             }
         }
-        matrix.scales = scales;
+        matrix.scales[..scales.len()].copy_from_slice(&scales);
         matrix
     }
 
@@ -126,12 +127,13 @@ impl Int8Matrix {
             Self::fits(cols),
             "rows of at most {MOST_BYTE_DEPTHS} numbers, not {cols}"
         );
-        let lines = rows.div_ceil(BYTE_COLUMNS) * cols.div_ceil(BYTE_DEPTHS);
+        let panels = rows.div_ceil(BYTE_COLUMNS);
+        let lines = panels * cols.div_ceil(BYTE_DEPTHS);
         Self {
             rows,
             cols,
             lines: vec![ByteLine([[OFFSET as u8; BYTE_DEPTHS]; BYTE_COLUMNS]); lines],
-            scales: vec![0.0; rows],
+            scales: vec![0.0; panels * BYTE_COLUMNS],
         }
     }
 }
@@ -299,18 +301,22 @@ impl<E: Real> Kernel for RoundRow<'_, E> {
             return (scale, [0; 2]);
         }
         let inverse = 1.0 / scale;
+        // A sum with it is rounded to an integer, to the even one of two, which is the difference of the bits.
+        const SHIFT: f32 = 1.5 * (1 << 23) as f32;
         let count = self.row.len();
         high[count..].fill(0);
         low[count..].fill(0);
-        let mut sums = [0; 2];
+        let mut sums = [0_i32; 2];
         for ((x, high), low) in self.row.iter().zip(high).zip(low) {
-            let number = (x.nearest_f32() * inverse).round_ties_even() as i32;
-            let upper = (number + OFFSET) >> 8;
-            let lower = number - (upper << 8);
+            let shifted = x.nearest_f32() * inverse + SHIFT;
+            let number = shifted.to_bits().wrapping_sub(SHIFT.to_bits()) as i32;
+            // Nothing wraps: with a check for that, the loop would not be vectorised.
+            let upper = number.wrapping_add(OFFSET) >> 8;
+            let lower = number.wrapping_sub(upper << 8);
             *high = upper as i8;
             *low = lower as i8;
-            sums[0] += upper;
-            sums[1] += lower;
+            sums[0] = sums[0].wrapping_add(upper);
+            sums[1] = sums[1].wrapping_add(lower);
         }
         (scale, sums)
     }
@@ -368,61 +374,75 @@ impl<E: Real> Product<'_, '_, E> {
         panel: usize,
         w: [&[ByteLine]; C],
     ) {
+        // The memory of the results is in a cache when the sums are ready.
+        let first = (panel * BYTE_COLUMNS).saturating_sub(self.first);
+        let to = first..self.y.cols().min(first + C * BYTE_COLUMNS);
+        (row..row + R).for_each(|row| prefetch(&self.y.row(row)[to.clone()]));
         let x = std::array::from_fn(|b| self.x.bytes(row + b / 2, b % 2));
         let sums: ByteSums<B, C> = sums_of_bytes(x, w);
-        for r in 0..R {
-            let [high, low] = [2 * r, 2 * r + 1].map(|b| sums[b].as_flattened());
-            self.write(row + r, panel * BYTE_COLUMNS, high, low);
-        }
-    }
-
-    /// Writes those of the outputs of panels that are in the block.
-    fn write(&mut self, row: usize, first: usize, high: &[i32], low: &[i32]) {
-        let outputs = self.first.max(first)..(self.first + self.y.cols()).min(first + high.len());
-        let lanes = outputs.start - first..outputs.end - first;
-        let to = outputs.start - self.first..outputs.end - self.first;
         run(Finish {
-            scale: self.x.scales[row],
-            sums: self.x.sums[row],
-            high: &high[lanes.clone()],
-            low: &low[lanes],
-            scales: &self.w.scales[outputs],
-            bias: self.bias.map(|bias| &bias[to.clone()]),
-            y: &mut self.y.row_mut(row)[to],
+            block: self,
+            row,
+            panel,
+            sums: &sums,
         });
     }
 }
 
-/// Sums to results.
-struct Finish<'a, E> {
-    scale: f32,
-    sums: [i32; 2],
-    high: &'a [i32],
-    low: &'a [i32],
-    scales: &'a [f32],
-    bias: Option<&'a [E]>,
-    y: &'a mut [E],
+/// Sums of some rows with panels to results.
+struct Finish<'a, 'x, 'y, E, const B: usize, const C: usize> {
+    block: &'a mut Product<'x, 'y, E>,
+    row: usize,
+    panel: usize,
+    sums: &'a ByteSums<B, C>,
 }
 
-impl<E: Real> Kernel for Finish<'_, E> {
+impl<E: Real, const B: usize, const C: usize> Kernel for Finish<'_, '_, '_, E, B, C> {
     type Element = E;
     type Output = ();
 
-    /// A plain loop, which the compiler vectorises. It rounds each operation, so that all instruction sets have the same bits.
+    /// Plain loops over whole panels, which the compiler vectorises. They round each operation, so that all instruction sets have the same bits.
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let [of_high, of_low] = self.sums.map(|sum| OFFSET * sum);
-        let sums = self.high.iter().zip(self.low);
-        for ((y, (high, low)), scale) in self.y.iter_mut().zip(sums).zip(self.scales) {
-            let [high, low] = [high - of_high, low - of_low].map(|sum| sum as f32);
-            let sum = high * 256.0 + low;
-            *y = E::of_f32(sum * (self.scale * scale));
+        let Product { x, w, bias, .. } = *self.block;
+        let first_of_block = self.block.first;
+        let end = first_of_block + self.block.y.cols();
+        let scales = w.scales.as_chunks::<BYTE_COLUMNS>().0;
+        for (index, sums) in self.sums.chunks_exact(2).enumerate() {
+            let row = self.row + index;
+            let scale = x.scales[row];
+            let [of_high, of_low] = x.sums[row].map(|sum| OFFSET * sum);
+            let y = self.block.y.row_mut(row);
+            for c in 0..C {
+                let panel = self.panel + c;
+                let mut numbers = [E::ZERO; BYTE_COLUMNS];
+                for (lane, number) in numbers.iter_mut().enumerate() {
+                    // Nothing wraps, as above.
+                    let high = sums[0][c][lane].wrapping_sub(of_high) as f32;
+                    let low = sums[1][c][lane].wrapping_sub(of_low) as f32;
+                    let sum = high * 256.0 + low;
+                    *number = E::of_f32(sum * (scale * scales[panel][lane]));
+                }
+                let first = panel * BYTE_COLUMNS;
+                let outputs = first_of_block.max(first)..end.min(first + BYTE_COLUMNS);
+                let to = outputs.start - first_of_block..outputs.end - first_of_block;
+                let (y, bias) = (&mut y[to.clone()], bias.map(|bias| &bias[to]));
+                match <&mut [E; BYTE_COLUMNS]>::try_from(&mut *y) {
+                    // A whole panel, in vectors.
+                    Ok(y) => write(y, &numbers, bias),
+                    Err(_) => write(y, &numbers[outputs.start - first..], bias),
+                }
+            }
         }
-        if let Some(bias) = self.bias {
-            self.y
-                .iter_mut()
-                .zip(bias)
-                .for_each(|(y, bias)| *y += *bias);
-        }
+    }
+}
+
+#[inline(always)]
+fn write<E: Real>(y: &mut [E], numbers: &[E], bias: Option<&[E]>) {
+    for (y, number) in y.iter_mut().zip(numbers) {
+        *y = *number;
+    }
+    for (y, bias) in y.iter_mut().zip(bias.unwrap_or_default()) {
+        *y += *bias;
     }
 }
