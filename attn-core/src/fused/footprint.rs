@@ -121,14 +121,6 @@ impl Footprint {
         }
     }
 
-    /// An array that is there with the dtype of the model alone. With [`Dtype::Bf16`], [rounded](Self::rounded) rows are in its place.
-    pub const fn whole(axes: &[usize]) -> Self {
-        Self {
-            model: Peaks::kept(Self::numbers(axes)),
-            bf16: Peaks::NONE,
-        }
-    }
-
     /// Indices with these axes, in an operation on numbers of `E`.
     pub const fn ids<E>(axes: &[usize]) -> Self {
         let each = size_of::<usize>().div_ceil(size_of::<E>());

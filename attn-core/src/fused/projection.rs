@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Backend, Element,
     kernel::{
-        Buffer, Dtype, Matrix, MatrixMut, Operand, linear, linear_parts,
+        Buffer, Dtype, Matrix, MatrixMut, linear, linear_parts,
         packed_linear::PackedWeights,
         quantized::{self, QuantizedMatrix},
     },
@@ -204,17 +204,14 @@ impl<E: Element> Projection<E> {
     }
 
     /// `y = x Wᵀ + b`
-    pub fn forward<'a>(&self, x: impl Into<Operand<'a, E>>, y: MatrixMut<'_, E>) {
-        self.forward_with_bias(x.into(), self.bias.as_deref(), y);
+    pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
+        self.forward_with_bias(x, self.bias.as_deref(), y);
     }
 
-    fn forward_with_bias(&self, x: Operand<'_, E>, bias: Option<&[E]>, y: MatrixMut<'_, E>) {
-        match (x, self.weight.quantized()) {
-            (Operand::Whole(x), Some(weight)) => {
-                quantized::forward(x, weight.into(), bias, [y].into_iter().collect());
-            }
-            // No session has rounded rows.
-            (x, _) => linear::forward(x, self.weight(), bias, y, self.weight.dtype()),
+    fn forward_with_bias(&self, x: Matrix<'_, E>, bias: Option<&[E]>, y: MatrixMut<'_, E>) {
+        match self.weight.quantized() {
+            None => linear::forward(x, self.weight(), bias, y, self.weight.dtype()),
+            Some(weight) => quantized::forward(x, weight.into(), bias, [y].into_iter().collect()),
         }
     }
 
@@ -234,7 +231,7 @@ impl<E: Element> Projection<E> {
 
     /// `y = x Wᵀ`. The next pass over `y` adds the [bias](Self::bias_or_zeros).
     pub fn forward_without_bias(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-        self.forward_with_bias(x.into(), None, y);
+        self.forward_with_bias(x, None, y);
     }
 
     /// The bias that [`forward_without_bias`](Self::forward_without_bias) does not add, or zeros if there is none.
@@ -254,37 +251,30 @@ impl<E: Element> Projection<E> {
     }
 
     /// `dx = dy W`, or `dx += dy W`
-    pub fn input_gradient<'a>(
-        &self,
-        d_y: impl Into<Operand<'a, E>>,
-        into: WriteMode,
-        d_x: MatrixMut<'_, E>,
-    ) {
-        linear::input_gradient(d_y.into(), self.weight(), into, d_x, self.weight.dtype());
+    pub fn input_gradient(&self, d_y: Matrix<'_, E>, into: WriteMode, d_x: MatrixMut<'_, E>) {
+        linear::input_gradient(d_y, self.weight(), into, d_x, self.weight.dtype());
     }
 
     /// The derivative with respect to the input.
-    pub fn input_backward<'a>(
+    pub fn input_backward(
         &self,
-        d_y: impl Into<Operand<'a, E>>,
+        d_y: Matrix<'_, E>,
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let d_y = d_y.into();
         if let Some((numbers, into)) = d_x.numbers_mut(gradients) {
             self.input_gradient(d_y, into, MatrixMut::new(numbers, d_y.rows(), self.input));
         }
     }
 
     /// The derivative with respect to the parameters and the input.
-    pub fn backward<'a>(
+    pub fn backward(
         &self,
-        x: impl Into<Operand<'a, E>>,
-        d_y: impl Into<Operand<'a, E>>,
+        x: Matrix<'_, E>,
+        d_y: Matrix<'_, E>,
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let d_y = d_y.into();
         self.add_gradients(x, d_y, gradients);
         self.input_backward(d_y, d_x, gradients);
     }
@@ -315,26 +305,25 @@ impl<E: Element> Projection<E> {
             let d_weight = d_weight.as_deref_mut().map(|to| &mut to[numbers]);
             let d_weight = d_weight.map(|to| MatrixMut::new(to, width, self.input));
             let d_bias = d_bias.as_deref_mut().map(|to| &mut to[outputs]);
-            linear::parameter_gradients(d_y.into(), x.into(), WriteMode::Add, d_weight, d_bias, dtype);
+            linear::parameter_gradients(d_y, x, WriteMode::Add, d_weight, d_bias, dtype);
         }
         if let Some((numbers, mut into)) = d_x.numbers_mut(gradients) {
             let mut d_x = MatrixMut::new(numbers, x.rows(), self.input);
             for (outputs, d_y) in parts() {
                 let weight = weight.some_rows(outputs);
-                linear::input_gradient(d_y.into(), weight, into, d_x.reborrow(), dtype);
+                linear::input_gradient(d_y, weight, into, d_x.reborrow(), dtype);
                 into = WriteMode::Add;
             }
         }
     }
 
     /// `dW += dyᵀ x`, `db += Σ dy`, in the gradients of the tape, those that are wanted.
-    pub fn add_gradients<'a>(
+    pub fn add_gradients(
         &self,
-        x: impl Into<Operand<'a, E>>,
-        d_y: impl Into<Operand<'a, E>>,
+        x: Matrix<'_, E>,
+        d_y: Matrix<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let (x, d_y) = (x.into(), d_y.into());
         let dtype = self.weight.dtype();
         // One product for all parts is faster than one for each.
         if let Some(([d_weight, d_bias], into)) = self.write_all(gradients) {

@@ -59,7 +59,7 @@ impl Dropout {
     }
 
     /// `x = dropout(x)`, from element `first` of an array on.
-    pub(crate) fn drop_from<E: Real>(self, first: usize, x: &mut [E]) {
+    pub(super) fn drop_from<E: Real>(self, first: usize, x: &mut [E]) {
         if !self.is_none() {
             let dropout = self;
             let first = self.first + first;

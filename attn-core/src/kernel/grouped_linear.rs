@@ -52,7 +52,7 @@ compiled! {
             let w = weight(w, part.group, [output, input]);
             if part.rows.len() < FEW_ROWS {
                 return to.put(0..output, WriteMode::Overwrite, |sums, _| {
-                    linear::forward(x.rows(part).read().into(), w, bias, sums, Dtype::Model);
+                    linear::forward(x.rows(part).read(), w, bias, sums, Dtype::Model);
                 });
             }
             let start = Start::bias(bias);
@@ -178,7 +178,7 @@ compiled! {
             for part in part.chunks(PART) {
                 let [d_y, x] = [d_y.rows(part), x.rows(part)];
                 let d_w = d_w.as_mut().map(MatrixMut::reborrow);
-                linear::parameter_gradients(d_y.read().into(), x.read().into(), WriteMode::Add, d_w, d_b.as_deref_mut(), Dtype::Model);
+                linear::parameter_gradients(d_y.read(), x.read(), WriteMode::Add, d_w, d_b.as_deref_mut(), Dtype::Model);
             }
         });
     }

@@ -9,17 +9,16 @@
 //!
 //! The matrices may be columns of wider ones: a row must be contiguous, and rows may have any stride.
 //!
-//! With [`Dtype::Bf16`], both operands of each of the three products are rounded, unless they [are](Operand::Rounded). `b` is not, and `db` is the
-//! sum of the rows as they are given.
+//! With [`Dtype::Bf16`], both operands of each of the three products are rounded. `b` and `db` are not.
 
 use super::compiled::compiled;
 use super::multiply::{Start, multiply};
 use super::outer_products::{column_sums, outer_products};
 use super::packed::{Transposed, multiply_packed};
 use super::parallel::{SMALL, for_each, threads};
-use super::rounded::{Operand, multiply_rounded, with_numbers};
-use super::{Buffer, Dtype, Matrix, MatrixMut, Pooled};
-use crate::simd::{Bf16Rows as _, Initial, WriteMode, dots_of_rows};
+use super::rounded::multiply_rounded;
+use super::{Dtype, Matrix, MatrixMut, Pooled};
+use crate::simd::{Initial, WriteMode, dots_of_rows};
 
 /// With fewer rows than this, the weights are read where they stand. For more rows, copying them to contiguous rows for `gemm` costs
 /// less than it saves. Measured on a Zen 5 with AVX-512, for weights from 256 x 768 to 1024 x 4096: with 8 rows the copy takes 2 to
@@ -41,7 +40,7 @@ compiled! {
     /// If the shapes do not fit.
     #[track_caller]
     pub fn forward<E>(
-        x: Operand<'_, E>,
+        x: Matrix<'_, E>,
         w: Matrix<'_, E>,
         bias: Option<&[E]>,
         y: MatrixMut<'_, E>,
@@ -62,10 +61,10 @@ compiled! {
             "one bias per output"
         );
         let initial = bias.map_or(Initial::Zero, Initial::OfColumns);
-        match (x, dtype) {
-            (Operand::Whole(x), Dtype::Model) if x.rows() < FEW_ROWS => multiply_rows(x, w, Start::bias(bias), y),
-            (Operand::Whole(x), Dtype::Model) => multiply_packed([y], initial, x, &Transposed(w)),
-            (x, _) => with_numbers!(x, x => multiply_rounded([y], initial, x, &Transposed(w), &mut [])),
+        match dtype {
+            Dtype::Bf16 => multiply_rounded([y], initial, x, &Transposed(w), &mut []),
+            Dtype::Model if x.rows() < FEW_ROWS => multiply_rows(x, w, Start::bias(bias), y),
+            Dtype::Model => multiply_packed([y], initial, x, &Transposed(w)),
         }
     }
 
@@ -75,15 +74,15 @@ compiled! {
     /// If the shapes do not fit.
     #[track_caller]
     pub fn input_gradient<E>(
-        d_y: Operand<'_, E>,
+        d_y: Matrix<'_, E>,
         w: Matrix<'_, E>,
         into: WriteMode,
         d_x: MatrixMut<'_, E>,
         dtype: Dtype,
     ) {
-        match (d_y, dtype) {
-            (Operand::Whole(d_y), Dtype::Model) => multiply(d_x, into.into(), d_y, w),
-            (d_y, _) => {
+        match dtype {
+            Dtype::Model => multiply(d_x, into.into(), d_y, w),
+            Dtype::Bf16 => {
                 assert!(
                     d_y.cols() == w.rows() && w.cols() == d_x.cols(),
                     "weights ({} x {}) map gradients of {} numbers to {}",
@@ -92,7 +91,7 @@ compiled! {
                     d_y.cols(),
                     d_x.cols()
                 );
-                with_numbers!(d_y, d_y => multiply_rounded([d_x], into.into(), d_y, &w, &mut []));
+                multiply_rounded([d_x], into.into(), d_y, &w, &mut []);
             }
         }
     }
@@ -104,55 +103,19 @@ compiled! {
     /// If the shapes do not fit.
     #[track_caller]
     pub fn parameter_gradients<E>(
-        d_y: Operand<'_, E>,
-        x: Operand<'_, E>,
+        d_y: Matrix<'_, E>,
+        x: Matrix<'_, E>,
         into: WriteMode,
         d_w: Option<MatrixMut<'_, E>>,
         d_b: Option<&mut [E]>,
         dtype: Dtype,
     ) {
         match (d_w, d_b) {
-            (Some(d_w), d_b) => weight_gradient(d_w, into, d_y, x, d_b.unwrap_or_default(), dtype),
-            (None, Some(d_b)) => match d_y {
-                Operand::Whole(d_y) => column_sums(into, d_y, d_b),
-                Operand::Rounded(d_y) => {
-                    let [rows, cols] = [d_y.rows(), d_y.cols()];
-                    let mut wide = Buffer::uninit(rows * cols);
-                    E::widen_rows(d_y, MatrixMut::new(&mut wide, rows, cols));
-                    column_sums(into, Matrix::new(&wide, rows, cols), d_b);
-                }
-            },
+            (Some(d_w), d_b) => outer_products(d_w, into, d_y, x, d_b.unwrap_or_default(), dtype),
+            (None, Some(d_b)) => column_sums(into, d_y, d_b),
             (None, None) => {}
         }
     }
-}
-
-/// `dW = dyᵀ x`, with the sums of the rows of `d_y` in `d_b`, if it is not empty.
-#[track_caller]
-fn weight_gradient<E: Pooled>(
-    d_w: MatrixMut<'_, E>,
-    into: WriteMode,
-    d_y: Operand<'_, E>,
-    x: Operand<'_, E>,
-    d_b: &mut [E],
-    dtype: Dtype,
-) {
-    if let (Operand::Whole(d_y), Operand::Whole(x), Dtype::Model) = (d_y, x, dtype) {
-        return outer_products(d_w, into, d_y, x, d_b);
-    }
-    assert!(
-        d_y.rows() == x.rows() && d_w.rows() == d_y.cols() && d_w.cols() == x.cols(),
-        "gradients ({} x {}) of the outputs and ({} x {}) inputs for those of weights ({} x {})",
-        d_y.rows(),
-        d_y.cols(),
-        x.rows(),
-        x.cols(),
-        d_w.rows(),
-        d_w.cols()
-    );
-    with_numbers!(d_y, d_y => with_numbers!(x, x => {
-        multiply_rounded([d_w], into.into(), d_y.transposed(), &x, d_b);
-    }));
 }
 
 /// How many threads share the product of few rows.
@@ -208,11 +171,11 @@ mod tests {
                 let d_y = Matrix::new(d_y, n, outputs);
                 let (mut y, mut d_x) = (vec![f32::NAN; n * outputs], vec![f32::NAN; n * width]);
                 let mut d_w = vec![f32::NAN; outputs * width];
-                forward(x.into(), w, None, MatrixMut::new(&mut y, n, outputs), dtype);
+                forward(x, w, None, MatrixMut::new(&mut y, n, outputs), dtype);
                 let to = MatrixMut::new(&mut d_x, n, width);
-                input_gradient(d_y.into(), w, WriteMode::Overwrite, to, dtype);
+                input_gradient(d_y, w, WriteMode::Overwrite, to, dtype);
                 let to = MatrixMut::new(&mut d_w, outputs, width);
-                parameter_gradients(d_y.into(), x.into(), WriteMode::Overwrite, Some(to), None, dtype);
+                parameter_gradients(d_y, x, WriteMode::Overwrite, Some(to), None, dtype);
                 [y, d_x, d_w]
             };
             let [rx, rw, rd] = &rounded;
@@ -263,7 +226,7 @@ mod tests {
             for biased in [false, true] {
                 let mut y = vec![f32::NAN; n * outputs];
                 let bias = biased.then_some(&bias[..]);
-                forward(x.into(), w, bias, MatrixMut::new(&mut y, n, outputs), Dtype::Model);
+                forward(x, w, bias, MatrixMut::new(&mut y, n, outputs), Dtype::Model);
                 let want = naive(x64, w64, biased.then_some(&bias64[..]));
                 // 129 products of at most 1, each rounded to 6e-8.
                 let what = format!("{n} rows, {width} to {outputs}");
@@ -291,7 +254,7 @@ mod tests {
             };
             let mut d_x = vec![f64::NAN; n * width];
             input_gradient(
-                d.into(),
+                d,
                 w,
                 WriteMode::Overwrite,
                 MatrixMut::new(&mut d_x, n, width),
@@ -303,7 +266,7 @@ mod tests {
             let mut d_w = vec![1.0; outputs * width];
             let mut d_b = vec![1.0; outputs];
             let to = MatrixMut::new(&mut d_w, outputs, width);
-            parameter_gradients(d.into(), x.into(), WriteMode::Add, Some(to), Some(&mut d_b), Dtype::Model);
+            parameter_gradients(d, x, WriteMode::Add, Some(to), Some(&mut d_b), Dtype::Model);
             let term = |o, k| 1.0 + (0..n).map(|i| d.get(i, o) * x.get(i, k)).sum::<f64>();
             near(&d_w, &term, width);
             let term = |o, _| 1.0 + (0..n).map(|i| d.get(i, o)).sum::<f64>();
@@ -329,11 +292,11 @@ mod tests {
             let mut d_x = vec![f64::NAN; n * width];
             let matrix = Matrix::new(&w, outputs, width);
             let to = MatrixMut::new(&mut d_x, n, width);
-            input_gradient(d.into(), matrix, WriteMode::Overwrite, to, Dtype::Model);
+            input_gradient(d, matrix, WriteMode::Overwrite, to, Dtype::Model);
             let want = slopes(&x, |x| loss(x, &w, &bias));
             assert_close("input", &d_x, &want, Absolute(1e-8));
             let to = MatrixMut::new(&mut d_x, n, width);
-            input_gradient(d.into(), matrix, WriteMode::Add, to, Dtype::Model);
+            input_gradient(d, matrix, WriteMode::Add, to, Dtype::Model);
             let twice: Vec<f64> = want.iter().map(|x| 2.0 * x).collect();
             assert_close("input, added", &d_x, &twice, Absolute(1e-8));
 
@@ -342,8 +305,8 @@ mod tests {
             let mut d_b = vec![1.0; outputs];
             let rows = Matrix::new(&x, n, width);
             parameter_gradients(
-                d.into(),
-                rows.into(),
+                d,
+                rows,
                 WriteMode::Add,
                 Some(to),
                 Some(&mut d_b),
@@ -371,7 +334,7 @@ mod tests {
             let x = vec![1.0; n * width];
             let mut y = vec![0.0; n * outputs];
             forward(
-                Matrix::new(&x, n, width).into(),
+                Matrix::new(&x, n, width),
                 Matrix::new(&w, outputs, width),
                 Some(&bias),
                 MatrixMut::new(&mut y, n, outputs),
@@ -399,7 +362,7 @@ mod tests {
             same_for_all_threads(|| {
                 let mut y = vec![0.0; n * outputs];
                 forward(
-                    x.into(),
+                    x,
                     w,
                     Some(&bias),
                     MatrixMut::new(&mut y, n, outputs),
@@ -407,7 +370,7 @@ mod tests {
                 );
                 let mut d_x = vec![0.0; n * width];
                 input_gradient(
-                    d_y.into(),
+                    d_y,
                     w,
                     WriteMode::Overwrite,
                     MatrixMut::new(&mut d_x, n, width),
@@ -417,8 +380,8 @@ mod tests {
                 let mut d_b = vec![0.0; outputs];
                 let to = MatrixMut::new(&mut d_w, outputs, width);
                 parameter_gradients(
-                    d_y.into(),
-                    x.into(),
+                    d_y,
+                    x,
                     WriteMode::Add,
                     Some(to),
                     Some(&mut d_b),

@@ -282,7 +282,7 @@ impl<'a, E: Kernels> Classified<'a, E> {
     /// The logits of some classes.
     fn logits(&self, classes: Range<usize>, to: MatrixMut<'_, E>) {
         let bias = self.bias.map(|bias| &bias[classes.clone()]);
-        linear::forward(self.x.into(), self.weight.some_rows(classes), bias, to, self.dtype);
+        linear::forward(self.x, self.weight.some_rows(classes), bias, to, self.dtype);
     }
 
     fn backward(self, logits: &mut [E], lse: &[E], scale: Scale<'_, E>, mut to: Gradients<'_, E>) {
@@ -331,7 +331,7 @@ impl<'a, E: Kernels> Classified<'a, E> {
             });
             let weight = self.weight.some_rows(classes.clone());
             let d_x = to.x.reborrow();
-            linear::input_gradient(block.as_ref().into(), weight, to.into, d_x, self.dtype);
+            linear::input_gradient(block.as_ref(), weight, to.into, d_x, self.dtype);
             to.into = WriteMode::Add;
             let d_weight = to.weight.as_deref_mut().map(|weight| {
                 let some = &mut weight[classes.start * width..classes.end * width];
@@ -339,8 +339,8 @@ impl<'a, E: Kernels> Classified<'a, E> {
             });
             let d_bias = to.bias.as_deref_mut().map(|bias| &mut bias[classes]);
             linear::parameter_gradients(
-                block.as_ref().into(),
-                self.x.into(),
+                block.as_ref(),
+                self.x,
                 WriteMode::Add,
                 d_weight,
                 d_bias,

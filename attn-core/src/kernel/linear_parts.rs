@@ -46,7 +46,7 @@ compiled! {
             return parts.for_each(|(first, y)| {
                 let outputs = first..first + y.cols();
                 let bias = bias.map(|bias| &bias[outputs.clone()]);
-                linear::forward(x.into(), w.some_rows(outputs), bias, y, dtype);
+                linear::forward(x, w.some_rows(outputs), bias, y, dtype);
             });
         }
         // Every thread has a block of each part.
@@ -138,7 +138,7 @@ mod tests {
                         let outputs = part * width..(part + 1) * width;
                         let bias = bias.map(|bias| &bias[outputs.clone()]);
                         let want = MatrixMut::new(want, rows, width);
-                        linear::forward(x.into(), w.some_rows(outputs), bias, want, dtype);
+                        linear::forward(x, w.some_rows(outputs), bias, want, dtype);
                     }
                     let got = in_parts(x, w, bias, dtype);
                     assert_eq!(got, want, "{rows} rows of {input} to 3 x {width}");

@@ -59,7 +59,7 @@ pub mod windows;
 pub use crate::simd::{Matrix, MatrixMut, Real};
 pub use index::OutOfRange;
 pub use pool::{Buffer, Pooled};
-pub use rounded::{Dtype, Operand};
+pub use rounded::Dtype;
 pub use rounded_rows::RoundedRows;
 
 /// A number that there are kernels for.

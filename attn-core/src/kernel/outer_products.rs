@@ -7,13 +7,14 @@
 //! There are many rows, and the result is small. Both sides are read where they stand, or the rows of `b` are packed.
 
 use super::packed::multiply_and_sum;
-use super::{Matrix, MatrixMut, Pooled};
+use super::rounded::multiply_rounded;
+use super::{Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::WriteMode;
 
 /// `to = aᵀ b` or `to += aᵀ b`, and writes or adds the sum of every column of `a` to its element of `sums`, if there are any.
 ///
 /// `a`: `[depth, rows]`, `b`: `[depth, cols]`, `to`: `[rows, cols]`, `sums`: `[rows]`. The rows of `a` and `b` are contiguous.
-/// The order in which an element is summed depends on the depth only.
+/// The order in which an element is summed depends on the depth only. The sums of columns are those of numbers that are not rounded.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -24,6 +25,7 @@ pub(super) fn outer_products<E: Pooled>(
     a: Matrix<'_, E>,
     b: Matrix<'_, E>,
     sums: &mut [E],
+    dtype: Dtype,
 ) {
     let rows = to.rows();
     let depth = a.rows();
@@ -43,14 +45,17 @@ pub(super) fn outer_products<E: Pooled>(
     if rows == 0 {
         return;
     }
-    multiply_and_sum([to], into.into(), a.transposed(), &b, sums);
+    match dtype {
+        Dtype::Model => multiply_and_sum([to], into.into(), a.transposed(), &b, sums),
+        Dtype::Bf16 => multiply_rounded([to], into.into(), a.transposed(), &b, sums),
+    }
 }
 
 /// The sums of [`outer_products`] alone, with the same bits.
 pub(super) fn column_sums<E: Pooled>(into: WriteMode, a: Matrix<'_, E>, sums: &mut [E]) {
     let to = MatrixMut::without_cols(a.cols());
     let b = Matrix::without_cols(a.rows());
-    outer_products(to, into, a, b, sums);
+    outer_products(to, into, a, b, sums, Dtype::Model);
 }
 
 #[cfg(test)]
@@ -105,7 +110,7 @@ mod tests {
                 let mut to = vec![2.0; rows * (cols + 1)];
                 let mut sums = vec![3.0; rows];
                 let result = MatrixMut::strided(&mut to, rows, cols, cols + 1);
-                outer_products(result, WriteMode::Add, a, b, &mut sums);
+                outer_products(result, WriteMode::Add, a, b, &mut sums, Dtype::Model);
                 let result: Vec<f32> = to
                     .chunks(cols + 1)
                     .flat_map(|row| &row[..cols])
@@ -122,7 +127,7 @@ mod tests {
                 let mut written = vec![f32::NAN; rows * cols];
                 let view = MatrixMut::new(&mut written, rows, cols);
                 sums.fill(f32::NAN);
-                outer_products(view, WriteMode::Overwrite, a, b, &mut sums);
+                outer_products(view, WriteMode::Overwrite, a, b, &mut sums, Dtype::Model);
                 assert_close(&what, &written, &naive(0.0, a, b), Absolute(tolerance));
                 let want = naive(0.0, a, Matrix::new(&ones, depth, 1));
                 assert_close(&what, &sums, &want, Absolute(tolerance));
@@ -144,6 +149,7 @@ mod tests {
             column,
             column,
             &mut sums,
+            Dtype::Model,
         );
         let want = depth as f64 * f64::from(0.1_f32);
         assert!((f64::from(sums[0]) / want - 1.0).abs() < 1e-5, "{sums:?}");
@@ -162,7 +168,7 @@ mod tests {
                 let mut to = vec![E::ONE; rows * cols];
                 let mut sums = vec![E::ONE; rows];
                 let view = MatrixMut::new(&mut to, rows, cols);
-                outer_products(view, WriteMode::Add, a, b, &mut sums);
+                outer_products(view, WriteMode::Add, a, b, &mut sums, Dtype::Model);
                 (to, sums)
             });
         }
@@ -183,7 +189,7 @@ mod tests {
             let mut to = vec![0.5; a.cols() * b.cols()];
             let mut sums = vec![0.5; a.cols()];
             let view = MatrixMut::new(&mut to, a.cols(), b.cols());
-            outer_products(view, WriteMode::Add, a, b, &mut sums);
+            outer_products(view, WriteMode::Add, a, b, &mut sums, Dtype::Model);
             (to, sums)
         };
         // Forced, so that no other test changes it meanwhile.
@@ -217,6 +223,7 @@ mod tests {
             a,
             b,
             &mut [0.0; 3],
+            Dtype::Model,
         );
     }
 
@@ -231,6 +238,7 @@ mod tests {
             a,
             b,
             &mut [],
+            Dtype::Model,
         );
     }
 }

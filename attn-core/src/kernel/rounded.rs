@@ -1,14 +1,14 @@
-//! Products whose operands are rounded to bf16: while they are packed, or before.
+//! Products whose operands are rounded to bf16 while they are packed.
 //!
 //! ```text
 //! to = initial + bf16(rows) bf16(columns)
 //! ```
 //!
-//! Numbers are rounded to the nearest one in bf16, and to the even one of two. Rows that are rounded already are read where they stand. Numbers of two neighbouring depths are a [`Pair`]. Sums are in the type
+//! Numbers are rounded to the nearest one in bf16, and to the even one of two. Those of two neighbouring depths are a [`Pair`]. Sums are in the type
 //! of the numbers: in the order of the depth, but the second of each pair before the first, as the instruction of AVX-512 BF16 adds them. Each block
 //! of depths is summed on its own. So the bits depend neither on the number of threads nor, for `f32`, on the instruction set.
 //!
-//! The parts of a product are those of [`packed`](super::packed).
+//! Columns may stand in panels already. The parts of a product are those of [`packed`](super::packed).
 
 use std::{mem, ops::Range};
 
@@ -17,7 +17,7 @@ use super::packed::{
 };
 use super::parallel::for_each;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Pair, PairRows, Panels, TILE_ROWS, Upcoming, panel_columns};
+use crate::simd::{Initial, Pair, Panels, TILE_ROWS, panel_columns};
 
 /// The numbers that the products of a pass multiply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,83 +38,6 @@ const COPIED: usize = 64;
 /// The rows that are packed at a time: with all depths of a block, a part of a second-level cache.
 const ROWS: usize = SUMMED_TILES * TILE_ROWS;
 
-/// An operand of a product, with contiguous rows.
-#[derive(Clone, Copy, Debug)]
-pub enum Operand<'a, E> {
-    /// Numbers of the model. [`Dtype::Bf16`] rounds them.
-    Whole(Matrix<'a, E>),
-    /// Numbers in bf16, of products with [`Dtype::Bf16`].
-    Rounded(Matrix<'a, u16>),
-}
-
-impl<'a, E> From<Matrix<'a, E>> for Operand<'a, E> {
-    fn from(numbers: Matrix<'a, E>) -> Self {
-        Self::Whole(numbers)
-    }
-}
-
-impl<E> Operand<'_, E> {
-    /// The number of rows.
-    pub fn rows(&self) -> usize {
-        match self {
-            Self::Whole(x) => x.rows(),
-            Self::Rounded(x) => x.rows(),
-        }
-    }
-
-    /// The numbers of a row.
-    pub fn cols(&self) -> usize {
-        match self {
-            Self::Whole(x) => x.cols(),
-            Self::Rounded(x) => x.cols(),
-        }
-    }
-
-    /// Some of the columns.
-    #[must_use]
-    pub fn some_cols(self, columns: Range<usize>) -> Self {
-        match self {
-            Self::Whole(x) => Self::Whole(x.some_cols(columns)),
-            Self::Rounded(x) => Self::Rounded(x.some_cols(columns)),
-        }
-    }
-}
-
-/// Runs an expression with the matrix of an [`Operand`], whichever numbers it has.
-macro_rules! with_numbers {
-    ($operand:expr, $x:ident => $body:expr) => {
-        match $operand {
-            $crate::kernel::rounded::Operand::Whole($x) => $body,
-            $crate::kernel::rounded::Operand::Rounded($x) => $body,
-        }
-    };
-}
-
-pub(super) use with_numbers;
-
-/// Numbers of the rows of a product.
-pub(super) trait Factor<E: Pooled>: PairRows {
-    /// Adds the sums of rows whose columns are contiguous.
-    fn add_sums(rows: Matrix<'_, Self>, sums: &mut Sums<'_, E>, which: Range<usize>);
-}
-
-/// The sums are those of the numbers before they are rounded.
-impl<E: Pooled> Factor<E> for E {
-    fn add_sums(rows: Matrix<'_, E>, sums: &mut Sums<'_, E>, which: Range<usize>) {
-        sums.add(rows, which);
-    }
-}
-
-impl<E: Pooled> Factor<E> for u16 {
-    fn add_sums(rows: Matrix<'_, u16>, sums: &mut Sums<'_, E>, which: Range<usize>) {
-        let columns = rows.transposed();
-        let [depth, count] = [columns.rows(), columns.cols()];
-        let mut wide = Buffer::uninit(depth * count);
-        E::widen_rows(columns, MatrixMut::new(&mut wide, depth, count));
-        sums.add(Matrix::new(&wide, depth, count).transposed(), which);
-    }
-}
-
 /// The right side of a product, wherever its numbers are.
 pub(super) trait PairColumns<E>: Sync {
     /// How threads share it.
@@ -130,35 +53,37 @@ pub(super) trait PairColumns<E>: Sync {
     }
 }
 
-impl<E, N: PairRows> PairColumns<E> for Matrix<'_, N> {
+/// A matrix whose rows are contiguous.
+impl<E: Pooled> PairColumns<E> for Matrix<'_, E> {
     fn pack(&self, columns: Range<usize>, depths: Range<usize>, panel: MatrixMut<'_, Pair>) {
-        N::pair_rows(self.part(depths, columns), panel);
+        E::pair_rows(self.part(depths, columns), panel);
     }
 }
 
 impl<E: Pooled> PairColumns<E> for Transposed<'_, E> {
     fn pack(&self, columns: Range<usize>, depths: Range<usize>, panel: MatrixMut<'_, Pair>) {
-        let mut copied = Buffer::uninit(columns.len() * COPIED.min(depths.len()));
-        let blocks = depths.clone().step_by(COPIED).zip(panel.row_chunks(COPIED / 2));
-        for (start, to) in blocks {
+        let width = columns.len();
+        let mut copied = Buffer::uninit(width * COPIED.min(depths.len()));
+        let blocks = panel.row_chunks(COPIED / 2);
+        for (start, to) in depths.clone().step_by(COPIED).zip(blocks) {
             let some = start..depths.end.min(start + COPIED);
-            let copied = &mut copied[..columns.len() * some.len()];
-            let [rows, width] = [some.len(), columns.len()];
+            let rows = some.len();
+            let copied = &mut copied[..width * rows];
             self.copy(columns.clone(), some, MatrixMut::new(copied, rows, width));
             E::pair_rows(Matrix::new(copied, rows, width), to);
         }
     }
 }
 
-/// [`multiply_and_sum`](super::packed::multiply_and_sum) of rounded operands.
+/// [`multiply_and_sum`](super::packed::multiply_and_sum) of rounded operands. The sums of the rows are those of the numbers before they are rounded.
 ///
 /// # Panics
 /// If the shapes do not fit.
 #[track_caller]
-pub(super) fn multiply_rounded<'a, E: Pooled, N: Factor<E>, C: PairColumns<E>>(
+pub(super) fn multiply_rounded<'a, E: Pooled, C: PairColumns<E>>(
     to: impl IntoIterator<Item = MatrixMut<'a, E>>,
     initial: Initial<'_, E>,
-    rows: Matrix<'_, N>,
+    rows: Matrix<'_, E>,
     columns: &C,
     sums: &'a mut [E],
 ) {
@@ -178,10 +103,10 @@ fn block_of(depth: usize) -> usize {
     depth.div_ceil(blocks).next_multiple_of(2).max(2)
 }
 
-fn multiply<E: Pooled, N: Factor<E>>(
+fn multiply<E: Pooled>(
     mut part: Part<'_, E>,
     initial: Initial<'_, E>,
-    rows: Matrix<'_, N>,
+    rows: Matrix<'_, E>,
     from: &impl PairColumns<E>,
 ) {
     let width = panel_columns::<E>();
@@ -212,17 +137,14 @@ fn multiply<E: Pooled, N: Factor<E>>(
         let to = part.to.iter_mut().map(MatrixMut::reborrow).collect();
         for (chunk, mut to) in row_chunks(to, rows.rows(), ROWS) {
             let next = chunk.end..rows.rows().min(chunk.end + ROWS);
-            let next = (!next.is_empty()).then(|| Upcoming::matrix(rows.some_rows(next)));
+            let next = (!next.is_empty()).then(|| rows.some_rows(next));
             let rows = rows.some_rows(chunk.clone());
             let left = Pair::in_memory_of(&mut left[..chunk.len() * pairs]);
-            let (packed, next) = match N::columns_in_place(rows) {
-                Some(pairs) => (pairs, None),
-                None => (pack_rows(rows, left), next),
-            };
+            let packed = pack_rows(rows, left);
             let initial = of_block.part(chunk.clone(), 0..part.columns.len());
             E::multiply_pairs(&mut to, initial, packed, columns, next);
             if !sums.is_empty() {
-                N::add_sums(rows, &mut sums, chunk);
+                sums.add(rows, chunk);
             }
         }
         of_block = Initial::Old;
@@ -247,13 +169,13 @@ fn pack_columns<E: Pooled>(
 }
 
 /// Packs rows whose numbers, or those of neighbouring rows, stand side by side.
-fn pack_rows<'a, N: PairRows>(rows: Matrix<'_, N>, to: &'a mut [Pair]) -> Matrix<'a, Pair> {
+fn pack_rows<'a, E: Pooled>(rows: Matrix<'_, E>, to: &'a mut [Pair]) -> Matrix<'a, Pair> {
     let (count, pairs) = (rows.rows(), rows.cols().div_ceil(2));
     if rows.has_row_slices() {
-        N::pair_columns(rows, MatrixMut::new(to, count, pairs));
+        E::pair_columns(rows, MatrixMut::new(to, count, pairs));
         return Matrix::new(to, count, pairs);
     }
-    N::pair_rows(rows.transposed(), MatrixMut::new(to, pairs, count));
+    E::pair_rows(rows.transposed(), MatrixMut::new(to, pairs, count));
     Matrix::new(to, pairs, count).transposed()
 }
 
@@ -345,57 +267,6 @@ mod tests {
                         check(got, "columns");
                     }
                 }
-            }
-        });
-    }
-
-    fn halves(x: &[f32]) -> Vec<u16> {
-        let upper = x.iter().map(|x| (bf16(*x).to_bits() >> 16) as u16);
-        upper.collect()
-    }
-
-    /// Sides that are rounded before have the bits of those that are rounded while they are packed, and sums of what they are.
-    #[test]
-    fn sides_may_be_rounded_already() {
-        on_every_isa(|isa| {
-            for [m, k, n] in SHAPES {
-                let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
-                let a_rounded: Vec<f32> = a.iter().copied().map(bf16).collect();
-                let (a_halves, b_halves) = (halves(&a), halves(&b));
-                let whole = Matrix::new(&a, m, k);
-                let rows = Matrix::new(&a_halves, m, k);
-                let columns = Matrix::new(&b_halves, k, n);
-                let product = |multiply: &dyn Fn(MatrixMut<'_, f32>)| {
-                    let mut got = vec![0.5; m * n];
-                    multiply(MatrixMut::new(&mut got, m, n));
-                    got
-                };
-                let want = product(&|to| {
-                    multiply_rounded([to], Initial::Old, whole, &Matrix::new(&b, k, n), &mut []);
-                });
-                let of_rows = product(&|to| {
-                    multiply_rounded([to], Initial::Old, rows, &Matrix::new(&b, k, n), &mut []);
-                });
-                let of_columns = product(&|to| {
-                    multiply_rounded([to], Initial::Old, whole, &columns, &mut []);
-                });
-                assert!([of_rows, of_columns].iter().all(|got| *got == want), "{m} x {k} x {n}, {isa}");
-
-                // Rows that are columns of another matrix, `[m, k]` as `[k, m]`, with their sums.
-                let [depth, count] = [m, k];
-                let columns = noise::<f32>(depth * n, 3);
-                let columns = Matrix::new(&columns, depth, n);
-                let mut sums = [vec![0.25; count], vec![0.25; count]];
-                let mut to = [vec![0.0; count * n], vec![0.0; count * n]];
-                let [sums_of, to_of] = [&mut sums[0], &mut to[0]];
-                let wide = Matrix::new(&a_rounded, m, k).transposed();
-                let to_of = [MatrixMut::new(to_of, count, n)];
-                multiply_rounded(to_of, Initial::Old, wide, &columns, sums_of);
-                let [sums_of, to_of] = [&mut sums[1], &mut to[1]];
-                let to_of = [MatrixMut::new(to_of, count, n)];
-                multiply_rounded(to_of, Initial::Old, rows.transposed(), &columns, sums_of);
-                assert_eq!(to[0], to[1], "{depth} x {count} x {n}, {isa}");
-                assert_eq!(sums[0], sums[1], "{depth} x {count} x {n}, {isa}");
             }
         });
     }

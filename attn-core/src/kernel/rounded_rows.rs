@@ -1,7 +1,7 @@
 //! Rows of numbers that are kept in bf16, for products that round them anyway.
 
 use super::parallel::{for_each, rows_per_task};
-use super::{Buffer, Matrix, MatrixMut, Operand, Pooled};
+use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{halves, halves_mut};
 
 /// Rows of numbers, each rounded to the nearest one in bf16, and to the even one of two; subnormal ones become 0. Two numbers have the memory of
@@ -52,12 +52,6 @@ impl<E: Pooled> RoundedRows<E> {
     pub fn write(&mut self) -> MatrixMut<'_, u16> {
         let numbers = &mut halves_mut(&mut self.memory)[..self.rows * self.width];
         MatrixMut::new(numbers, self.rows, self.width)
-    }
-}
-
-impl<'a, E: Pooled> From<&'a RoundedRows<E>> for Operand<'a, E> {
-    fn from(rows: &'a RoundedRows<E>) -> Self {
-        Self::Rounded(rows.read())
     }
 }
 

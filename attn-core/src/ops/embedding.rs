@@ -350,7 +350,7 @@ pub(crate) mod slices {
         /// Press and Wolf, "Using the output embedding to improve language models" (2016).
         pub fn project(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
             match self.0.quantized() {
-                None => linear::forward(x.into(), self.0.matrix(), None, y, self.0.dtype()),
+                None => linear::forward(x, self.0.matrix(), None, y, self.0.dtype()),
                 Some(table) => quantized::forward(x, table.into(), None, [y].into_iter().collect()),
             }
         }
@@ -366,11 +366,11 @@ pub(crate) mod slices {
             if self.is_wanted() {
                 let to = self.0.gradient_matrix(gradients);
                 let dtype = self.0.dtype();
-                linear::parameter_gradients(d_y.into(), x.into(), WriteMode::Add, Some(to), None, dtype);
+                linear::parameter_gradients(d_y, x, WriteMode::Add, Some(to), None, dtype);
             }
             if let Some((numbers, into)) = d_x.numbers_mut(gradients) {
                 let to = MatrixMut::new(numbers, x.rows(), x.cols());
-                linear::input_gradient(d_y.into(), self.0.matrix(), into, to, self.0.dtype());
+                linear::input_gradient(d_y, self.0.matrix(), into, to, self.0.dtype());
             }
         }
     }

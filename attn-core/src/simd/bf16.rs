@@ -22,12 +22,6 @@ impl Pair {
         Self((rounded(first) >> 16 | rounded(second)).to_le())
     }
 
-    /// The pair of two numbers that are in bf16 already.
-    #[inline(always)]
-    pub fn of_bits([first, second]: [u16; 2]) -> Self {
-        Self((u32::from(second) << 16 | u32::from(first)).to_le())
-    }
-
     /// The bits of both numbers.
     #[inline(always)]
     pub fn bits(self) -> [u16; 2] {
@@ -128,8 +122,22 @@ pub fn halves<E: Real>(numbers: &[E]) -> &[u16] {
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), 2 * numbers.len()) }
 }
 
-/// Numbers of which products read pairs in bf16: `f32` and `f64`, which are rounded, and the bits of numbers that are in bf16 already.
-pub trait PairRows: Copy + Send + Sync {
+/// Rows of numbers, rounded to bf16 and widened again.
+pub trait Bf16Rows: Real {
+    /// Rounds rows, which are contiguous each.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    #[track_caller]
+    fn round_rows(rows: Matrix<'_, Self>, to: MatrixMut<'_, u16>);
+
+    /// The same numbers in this type. The rows are contiguous each.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    #[track_caller]
+    fn widen_rows(rows: Matrix<'_, u16>, to: MatrixMut<'_, Self>);
+
     /// Makes pairs of the numbers of two neighbouring rows. Behind the last row and the last column, there are zeros.
     ///
     /// `rows`: `[depths, columns]`, with contiguous rows; `to`: `[pairs, columns]`.
@@ -147,29 +155,6 @@ pub trait PairRows: Copy + Send + Sync {
     /// If the shapes do not fit.
     #[track_caller]
     fn pair_columns(rows: Matrix<'_, Self>, to: MatrixMut<'_, Pair>);
-
-    /// The result of [`pair_columns`](Self::pair_columns) where the numbers stand, if they are that.
-    fn columns_in_place(rows: Matrix<'_, Self>) -> Option<Matrix<'_, Pair>> {
-        let _ = rows;
-        None
-    }
-}
-
-/// Rows of numbers, rounded to bf16 and widened again.
-pub trait Bf16Rows: Real + PairRows {
-    /// Rounds rows, which are contiguous each.
-    ///
-    /// # Panics
-    /// If the shapes differ.
-    #[track_caller]
-    fn round_rows(rows: Matrix<'_, Self>, to: MatrixMut<'_, u16>);
-
-    /// The same numbers in this type. The rows are contiguous each.
-    ///
-    /// # Panics
-    /// If the shapes differ.
-    #[track_caller]
-    fn widen_rows(rows: Matrix<'_, u16>, to: MatrixMut<'_, Self>);
 }
 
 // Not by default methods, which every crate that calls them would compile.
@@ -185,11 +170,9 @@ macro_rules! bf16_rows {
                 assert_shape(&rows, &to, 1);
                 run(Widen { rows, to });
             }
-        }
 
-        impl PairRows for $element {
             fn pair_rows(rows: Matrix<'_, Self>, to: MatrixMut<'_, Pair>) {
-                $round(Join { rows, to });
+                $round(PairRows { rows, to });
             }
 
             fn pair_columns(rows: Matrix<'_, Self>, to: MatrixMut<'_, Pair>) {
@@ -204,31 +187,6 @@ macro_rules! bf16_rows {
 
 bf16_rows!(f32, round);
 bf16_rows!(f64, run);
-
-impl PairRows for u16 {
-    fn pair_rows(rows: Matrix<'_, Self>, to: MatrixMut<'_, Pair>) {
-        run(Join { rows, to });
-    }
-
-    fn pair_columns(rows: Matrix<'_, Self>, to: MatrixMut<'_, Pair>) {
-        assert_shape(&rows, &to, 2);
-        // SAFETY: a pair is its two halves, and both allow all bits.
-        let to = unsafe { to.cast() };
-        run(Round { rows, to });
-    }
-
-    fn columns_in_place(rows: Matrix<'_, Self>) -> Option<Matrix<'_, Pair>> {
-        let (row_stride, col_stride) = rows.strides();
-        let is_whole = [rows.cols(), row_stride].iter().all(|n| n.is_multiple_of(2));
-        if col_stride != 1 || !is_whole {
-            return None;
-        }
-        // SAFETY: a pair is its two halves, and both allow all bits.
-        let (before, pairs, _) = unsafe { rows.numbers().align_to::<Pair>() };
-        let [count, cols, stride] = [rows.rows(), rows.cols() / 2, row_stride / 2];
-        before.is_empty().then(|| Matrix::strided(pairs, count, cols, stride, 1))
-    }
-}
 
 /// Checks that `to` has a number for so many of each row.
 #[track_caller]
@@ -271,20 +229,6 @@ impl<E: Real> Rounds<E> for Plain {
     }
 }
 
-impl Rounds<u16> for Plain {
-    #[inline(always)]
-    fn each(x: &[u16], to: &mut [u16]) {
-        to.copy_from_slice(x);
-    }
-
-    #[inline(always)]
-    fn both(first: &[u16], second: &[u16], to: &mut [Pair]) {
-        for ((to, first), second) in to.iter_mut().zip(first).zip(second) {
-            *to = Pair::of_bits([*first, *second]);
-        }
-    }
-}
-
 /// How many rows ahead memory is asked for.
 const AHEAD: usize = 16;
 
@@ -302,7 +246,7 @@ struct Round<'a, E> {
     to: MatrixMut<'a, u16>,
 }
 
-impl<E: Copy> Rounding<E> for Round<'_, E> {
+impl<E: Real> Rounding<E> for Round<'_, E> {
     #[inline(always)]
     fn round<R: Rounds<E>>(mut self) {
         let cols = self.rows.cols();
@@ -317,13 +261,13 @@ impl<E: Copy> Rounding<E> for Round<'_, E> {
     }
 }
 
-/// [`PairRows::pair_rows`]
-struct Join<'a, E> {
+/// [`Bf16Rows::pair_rows`]
+struct PairRows<'a, E> {
     rows: Matrix<'a, E>,
     to: MatrixMut<'a, Pair>,
 }
 
-impl<E: Copy + Default> Rounding<E> for Join<'_, E> {
+impl<E: Real> Rounding<E> for PairRows<'_, E> {
     #[inline(always)]
     fn round<R: Rounds<E>>(mut self) {
         let rows = self.rows;
@@ -335,7 +279,7 @@ impl<E: Copy + Default> Rounding<E> for Join<'_, E> {
             self.to.rows(),
             self.to.cols()
         );
-        let none = [E::default(); NO_ROW];
+        let none = [E::ZERO; NO_ROW];
         // Of short pieces far apart the processor foresees nothing.
         let is_apart = rows.row_stride() > rows.cols();
         for pair in 0..self.to.rows() {
@@ -361,31 +305,24 @@ impl<E: Copy + Default> Rounding<E> for Join<'_, E> {
     }
 }
 
-/// Loops over numbers `$number`, which the compiler vectorises for the instruction sets of `$vectors`.
-macro_rules! plain {
-    ($($number:ty as $vectors:ty;)*) => {
-        $(
-            plain!(Round: $number as $vectors);
-            plain!(Join: $number as $vectors);
-        )*
-    };
-    ($copy:ident: $number:ty as $vectors:ty) => {
-        impl Kernel for $copy<'_, $number> {
-            type Element = $vectors;
-            type Output = ();
+impl<E: Real> Kernel for Round<'_, E> {
+    type Element = E;
+    type Output = ();
 
-            #[inline(always)]
-            fn run<V: Vector<Element = $vectors>>(self) {
-                self.round::<Plain>();
-            }
-        }
-    };
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        self.round::<Plain>();
+    }
 }
 
-plain! {
-    f32 as f32;
-    f64 as f64;
-    u16 as f32;
+impl<E: Real> Kernel for PairRows<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        self.round::<Plain>();
+    }
 }
 
 /// Rounds `f32`, with the instruction if the machine has it.
@@ -595,29 +532,8 @@ pub(super) mod tests {
                         let want = pair_of(Some(x), None);
                         assert_eq!(u32::from(*half), want, "{rows} x {cols}, {isa}");
                     }
-                    // Pairs of the rounded numbers are those of the numbers.
-                    let halves = Matrix::new(&got, rows, cols);
-                    let [pairs, width] = [rows.div_ceil(2) + 1, cols + 1];
-                    let mut joined = vec![Pair(7); pairs * width];
-                    u16::pair_rows(halves, MatrixMut::new(&mut joined, pairs, width));
-                    for (index, pair) in joined.iter().enumerate() {
-                        let [i, j] = [index / width, index % width];
-                        let want = pair_of(at(2 * i, j), at(2 * i + 1, j));
-                        assert_eq!(pair.0, want, "rounded rows {rows} x {cols}, {isa}");
-                    }
-                    let width = cols.div_ceil(2);
-                    let mut joined = vec![Pair(7); rows * width];
-                    u16::pair_columns(halves, MatrixMut::new(&mut joined, rows, width));
-                    for (index, pair) in joined.iter().enumerate() {
-                        let [i, j] = [index / width, index % width];
-                        let want = pair_of(at(i, 2 * j), at(i, 2 * j + 1));
-                        assert_eq!(pair.0, want, "rounded columns {rows} x {cols}, {isa}");
-                    }
-                    if let Some(in_place) = u16::columns_in_place(halves) {
-                        let pairs = (0..rows).flat_map(|i| in_place.row(i));
-                        assert!(pairs.eq(&joined), "{rows} x {cols} in place");
-                    }
                     let mut wide = vec![7.0; rows * cols];
+                    let halves = Matrix::new(&got, rows, cols);
                     f32::widen_rows(halves, MatrixMut::new(&mut wide, rows, cols));
                     for (wide, half) in wide.iter().zip(&got) {
                         assert_eq!(wide.to_bits(), u32::from(*half) << 16);

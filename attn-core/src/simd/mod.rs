@@ -84,7 +84,7 @@ pub mod slice;
 #[cfg(test)]
 mod tests;
 
-pub use bf16::{Bf16Rows, Pair, PairLine, PairRows, halves, halves_mut, widened};
+pub use bf16::{Bf16Rows, Pair, PairLine, halves, halves_mut, widened};
 pub use bytes::{
     BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, ByteSums, MOST_BYTE_DEPTHS, SignedBytes, sums_of_bytes,
 };
@@ -96,7 +96,6 @@ pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;
 pub use pairs::PairSums;
 pub use panels::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, vector_columns};
-pub use prefetch::Upcoming;
 pub(crate) use prefetch::prefetch;
 pub use product::{Threads, WriteMode, product};
 pub use vector::{Gemm, Kernel, Mask, Real, Vector, splat};

@@ -12,14 +12,12 @@
 #[cfg(target_arch = "x86_64")]
 use super::Isa;
 use super::panels::{Factors, Product};
-use super::{
-    Bf16Rows, Initial, Kernel, Matrix, MatrixMut, Pair, Panels, Real, Upcoming, Vector, run,
-};
+use super::{Bf16Rows, Initial, Kernel, Matrix, MatrixMut, Pair, Panels, Real, Vector, run};
 
 /// The sums of products of pairs.
 pub trait PairSums: Bf16Rows {
     /// [`multiply_panels`](super::multiply_panels) of pairs: a depth of `rows` and `columns` is that of two numbers. The panels have as many columns
-    /// as those of the sums. The product prefetches `next`, which the caller reads afterwards.
+    /// as those of the sums. The product prefetches `next`: numbers that the caller rounds afterwards.
     ///
     /// The sums of `f32` have the same bits on every instruction set, but for the bits of a NaN.
     ///
@@ -31,7 +29,7 @@ pub trait PairSums: Bf16Rows {
         initial: Initial<'_, Self>,
         rows: Matrix<'_, Pair>,
         columns: Panels<'_, Pair>,
-        next: Option<Upcoming>,
+        next: Option<Matrix<'_, Self>>,
     );
 }
 
@@ -41,7 +39,7 @@ impl PairSums for f32 {
         initial: Initial<'_, f32>,
         rows: Matrix<'_, Pair>,
         columns: Panels<'_, Pair>,
-        next: Option<Upcoming>,
+        next: Option<Matrix<'_, f32>>,
     ) {
         multiply(Product::new(to, initial, rows, columns).prefetching(next));
     }
@@ -53,7 +51,7 @@ impl PairSums for f64 {
         initial: Initial<'_, f64>,
         rows: Matrix<'_, Pair>,
         columns: Panels<'_, Pair>,
-        next: Option<Upcoming>,
+        next: Option<Matrix<'_, f64>>,
     ) {
         run(Product::new(to, initial, rows, columns).prefetching(next));
     }

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use super::prefetch::{Ahead, Upcoming, prefetch};
+use super::prefetch::{LINE, prefetch, prefetch_line};
 use super::slice::{load_any, store_any};
 use super::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
@@ -246,8 +246,8 @@ pub(super) struct Product<'a, 'b, E, N> {
     columns: Panels<'a, N>,
     /// The number of columns.
     all: usize,
-    /// What the caller reads after the product, and that is in no cache yet.
-    next: Option<Upcoming>,
+    /// Numbers that the caller reads after the product, and that are in no cache yet.
+    next: Option<Matrix<'a, E>>,
 }
 
 impl<E: Real> Kernel for Product<'_, '_, E, E> {
@@ -293,8 +293,8 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
         }
     }
 
-    /// Prefetches what the caller reads after the product.
-    pub(super) fn prefetching(self, next: Option<Upcoming>) -> Self {
+    /// Prefetches numbers that the caller reads after the product.
+    pub(super) fn prefetching(self, next: Option<Matrix<'a, E>>) -> Self {
         Self { next, ..self }
     }
 
@@ -393,19 +393,56 @@ impl<E: Real, N: Copy> Product<'_, '_, E, N> {
         }
     }
 
-    /// The memory that a tile of `rows` rows prefetches: its share of what the caller reads next, or the rows of the next tile. The
+    /// The memory that a tile of `rows` rows prefetches: its share of the numbers that the caller reads next, or the rows of the next tile. The
     /// numbers of a row may stand apart, and those of neighbouring rows side by side. Each depth is then in a cache line of its own, of which the
     /// processor foresees nothing.
     #[inline(always)]
     fn ahead(&self, place: &Place, rows: usize) -> Option<Ahead> {
         if let Some(next) = self.next {
-            let tiles = self.rows.rows().div_ceil(rows);
-            return Some(next.share(place.rows.start / rows, tiles));
+            let next = match next.has_row_slices() {
+                true => next,
+                false => next.transposed(),
+            };
+            let share = next.rows().div_ceil(self.rows.rows().div_ceil(rows));
+            let first = place.rows.start / rows * share;
+            let stride = next.row_stride();
+            return Some(Ahead {
+                piece: next.as_ptr().wrapping_add(first * stride).cast(),
+                stride: stride * size_of::<E>(),
+                lines: (next.cols() * size_of::<E>()).div_ceil(LINE),
+                line: 0,
+            });
         }
         let (row_stride, step) = self.rows.strides();
         let last_of_next = (place.rows.start + 2 * rows - 1) * row_stride;
-        let first = self.rows.as_ptr().wrapping_add(last_of_next);
-        (step > 1).then(|| Ahead::new(first.cast(), step * size_of::<N>(), 1))
+        (step > 1).then(|| Ahead {
+            piece: self.rows.as_ptr().wrapping_add(last_of_next).cast(),
+            stride: step * size_of::<N>(),
+            lines: 1,
+            line: 0,
+        })
+    }
+}
+
+/// Memory to prefetch: pieces of so many lines, `stride` bytes apart.
+#[derive(Clone, Copy)]
+struct Ahead {
+    piece: *const u8,
+    stride: usize,
+    lines: usize,
+    line: usize,
+}
+
+impl Ahead {
+    /// Prefetches the next line.
+    #[inline(always)]
+    fn prefetch_next(&mut self) {
+        prefetch_line(self.piece.wrapping_add(self.line * LINE));
+        self.line += 1;
+        if self.line >= self.lines {
+            self.line = 0;
+            self.piece = self.piece.wrapping_add(self.stride);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::kernel::outer_products::outer_products;
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::{FEW_MULTIPLICATIONS, for_each};
 use crate::kernel::transpose::transpose;
-use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::kernel::{Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, dots_of_rows, product};
 
 /// From this number of products on, each is computed by one thread.
@@ -127,7 +127,7 @@ fn shared<E: Pooled>(to: MatrixMut<'_, E>, into: WriteMode, a: Matrix<'_, E>, b:
         return multiply::multiply(to, into.into(), a, b);
     }
     if b.has_row_slices() {
-        return outer_products(to, into, a.transposed(), b, &mut []);
+        return outer_products(to, into, a.transposed(), b, &mut [], Dtype::Model);
     }
     let rows = copy(a);
     multiply::multiply(to, into.into(), rows.read(), b);

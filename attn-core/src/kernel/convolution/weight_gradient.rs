@@ -6,7 +6,7 @@ use crate::kernel::multiply::{Start, multiply};
 use crate::kernel::outer_products::outer_products;
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::{for_each, rows_per_task};
-use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::kernel::{Buffer, Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::WriteMode;
 use crate::simd::call::sum;
 
@@ -49,7 +49,7 @@ fn rows<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
             );
             let d_y = d_y.part(outputs.clone(), group * channels..(group + 1) * channels);
             let to = MatrixMut::new(sums, channels, patch);
-            outer_products(to, WriteMode::Add, d_y, panel.read(), &mut []);
+            outer_products(to, WriteMode::Add, d_y, panel.read(), &mut [], Dtype::Model);
         }
     }
     let (channels, places) = (of.input_of_group(), of.places());

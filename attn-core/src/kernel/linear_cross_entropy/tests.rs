@@ -76,7 +76,7 @@ fn unfused(case: &Case, scale: Scale<'_, f64>) -> Found {
     let of = case.classified();
     let mut logits = vec![0.0; rows * classes];
     let to = MatrixMut::new(&mut logits, rows, classes);
-    linear::forward(of.x.into(), of.weight, of.bias, to, of.dtype);
+    linear::forward(of.x, of.weight, of.bias, to, of.dtype);
     let logits = Matrix::new(&logits, rows, classes);
     let [mut lse, mut losses] = [(); 2].map(|()| vec![0.0; rows]);
     let (targets, options) = (&case.targets[..], case.options);
@@ -89,10 +89,10 @@ fn unfused(case: &Case, scale: Scale<'_, f64>) -> Found {
     let [mut x, mut weight, mut bias] =
         [rows * width, classes * width, classes].map(|len| vec![0.5; len]);
     let to = MatrixMut::new(&mut x, rows, width);
-    linear::input_gradient(d.into(), of.weight, WriteMode::Add, to, of.dtype);
+    linear::input_gradient(d, of.weight, WriteMode::Add, to, of.dtype);
     let to = MatrixMut::new(&mut weight, classes, width);
     let (to, bias_to) = (Some(to), Some(&mut bias[..]));
-    linear::parameter_gradients(d.into(), of.x.into(), WriteMode::Add, to, bias_to, of.dtype);
+    linear::parameter_gradients(d, of.x, WriteMode::Add, to, bias_to, of.dtype);
     Found {
         loss,
         losses,

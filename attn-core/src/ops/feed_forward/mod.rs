@@ -386,7 +386,7 @@ pub(crate) mod slices {
             WantsGradient, WeightVisitor,
         },
         kernel::{
-            Buffer, Dtype, Matrix, MatrixMut, RoundedRows, activation as kernel,
+            Dtype, Matrix, MatrixMut, RoundedRows, activation as kernel,
             dropout::Dropout,
             loops::{self, InPlace, known::Copy},
             parallel::{for_each, rows_per_task},
@@ -453,30 +453,20 @@ pub(crate) mod slices {
         let parts = [
             Footprint::array(&[rows, input]),
             Footprint::rounded(rows, input),
-            Footprint::whole(&[rows, width]),
-            Footprint::rounded(rows, width),
             Footprint::array(&[rows, width]),
         ];
         const INPUT: usize = 0;
         const ROUNDED: usize = 1;
         const ACTIVE: usize = 2;
-        const ROUNDED_ACTIVE: usize = 3;
-        const GRADIENT: usize = 4;
         Footprint::of(
             &parts,
             &[
                 Entry::Take(INPUT),
                 Entry::Take(ACTIVE),
-                Entry::Take(ROUNDED_ACTIVE),
                 Entry::Replace(INPUT, ROUNDED),
                 Entry::Free(ACTIVE),
-                Entry::Free(ROUNDED_ACTIVE),
             ],
-            // The gradient of the output of the hidden layer; the output is written over it, or rounded.
-            &[
-                Entry::Take(GRADIENT),
-                Entry::Replace(GRADIENT, ROUNDED_ACTIVE),
-            ],
+            &[Entry::Take(ACTIVE), Entry::Replace(ROUNDED, INPUT)],
         )
     }
 
@@ -501,57 +491,39 @@ pub(crate) mod slices {
             }
         }
 
-        /// Rounds `x`, and computes the output for that and the bias, which is rounded, too: in one pass over memory. Returns both.
+        /// Rounds `x`, and computes `y` for that and the bias, in one pass over memory.
         fn round_and_forward<E: Element>(
             &self,
             mut x: Array<E>,
             bias: &[E],
-            dropout: Dropout,
-        ) -> [RoundedRows<E>; 2] {
-            let rows = x.view().rows();
-            let mut rounded = RoundedRows::uninit(rows, self.input());
-            let mut active = RoundedRows::uninit(rows, self.width);
+            y: MatrixMut<'_, E>,
+        ) -> RoundedRows<E> {
+            let mut rounded = RoundedRows::uninit(y.rows(), self.input());
             let some = rows_per_task(self.input());
-            let parts = x.view_mut().row_chunks(some);
+            let parts = x.view_mut().row_chunks(some).zip(y.row_chunks(some));
             let parts = parts.zip(rounded.write().row_chunks(some));
-            let parts = parts.zip(active.write().row_chunks(some)).enumerate();
-            for_each(parts, |(index, ((mut x, rounded), active))| {
-                round_in_place(x.reborrow(), rounded);
-                let mut y = Buffer::uninit(x.rows() * self.width);
-                let mut of = MatrixMut::new(&mut y, x.rows(), self.width);
-                self.forward(x.as_ref(), bias, of.reborrow());
-                dropout.drop_from(index * some * self.width, of.as_mut_slice());
-                E::round_rows(of.as_ref(), active);
+            for_each(parts, |((mut x, y), to)| {
+                round_in_place(x.reborrow(), to);
+                self.forward(x.as_ref(), bias, y);
             });
-            [rounded, active]
+            rounded
         }
 
-        /// [`backward`](Self::backward) for rounded numbers, in one pass over memory: `x` becomes its gradient, rounded. Returns the output.
+        /// [`backward`](Self::backward) for rounded numbers: `x` gets these first, in the same pass over memory.
         fn backward_of_rounded<E: Element>(
             &self,
-            x: &mut RoundedRows<E>,
+            rounded: &RoundedRows<E>,
+            x: MatrixMut<'_, E>,
             bias: &[E],
-            mut d_y: Array<E>,
-            dropout: Dropout,
-        ) -> RoundedRows<E> {
-            let mut active = RoundedRows::uninit(x.rows(), self.width);
+            d_y: MatrixMut<'_, E>,
+        ) {
             let some = rows_per_task(self.input());
-            let parts = x.write().row_chunks(some);
-            let parts = parts.zip(d_y.view_mut().row_chunks(some));
-            let parts = parts.zip(active.write().row_chunks(some)).enumerate();
-            for_each(parts, |(index, ((x, mut d_y), active))| {
-                let mut wide = Buffer::uninit(x.rows() * self.input());
-                let mut of = MatrixMut::new(&mut wide, x.rows(), self.input());
-                E::widen_rows(x.as_ref(), of.reborrow());
-                // The gradients of the numbers that fell, and then these again.
-                let first = index * some * self.width;
-                dropout.drop_from(first, d_y.as_mut_slice());
-                self.backward(of.reborrow(), bias, d_y.reborrow());
-                dropout.drop_from(first, d_y.as_mut_slice());
-                E::round_rows(of.as_ref(), x);
-                E::round_rows(d_y.as_ref(), active);
+            let parts = x.row_chunks(some).zip(d_y.row_chunks(some));
+            let parts = parts.zip(rounded.read().row_chunks(some));
+            for_each(parts, |((mut x, d_y), rounded)| {
+                E::widen_rows(rounded, x.reborrow());
+                self.backward(x, bias, d_y);
             });
-            active
         }
     }
 
@@ -579,20 +551,17 @@ pub(crate) mod slices {
         ) -> Hidden<E> {
             let input = self.input(x);
             let bias = self.up.bias_or_zeros();
+            let mut active = Array::uninit(x.rows(), [self.middle.width]);
+            let to = active.view_mut();
             let input = match self.up.dtype() {
                 Dtype::Model => {
-                    let mut active = Array::uninit(x.rows(), [self.middle.width]);
-                    self.middle.forward(input.view(), &bias, active.view_mut());
-                    drop_out(dropout, &mut active);
-                    self.down.forward(active.view(), y);
+                    self.middle.forward(input.view(), &bias, to);
                     Input::Whole(input)
                 }
-                Dtype::Bf16 => {
-                    let [input, active] = self.middle.round_and_forward(input, &bias, dropout);
-                    self.down.forward(&active, y);
-                    Input::Rounded(input)
-                }
+                Dtype::Bf16 => Input::Rounded(self.middle.round_and_forward(input, &bias, to)),
             };
+            drop_out(dropout, &mut active);
+            self.down.forward(active.view(), y);
             Hidden { input, dropout }
         }
 
@@ -628,26 +597,27 @@ pub(crate) mod slices {
             let mut active = Array::uninit(d_y.rows(), [self.middle.width]);
             self.down
                 .input_gradient(d_y, WriteMode::Overwrite, active.view_mut());
+            // The gradients of the numbers that fell, and then these again.
+            drop_out(dropout, &mut active);
             let bias = self.up.bias_or_zeros();
-            match input {
-                Input::Whole(mut input) => {
-                    // The gradients of the numbers that fell, and then these again.
-                    drop_out(dropout, &mut active);
+            let d_active = active.view_mut();
+            let d_input = match input {
+                Input::Whole(mut x) => {
+                    self.middle.backward(x.view_mut(), &bias, d_active);
+                    x
+                }
+                Input::Rounded(rounded) => {
+                    let mut x = Array::uninit(rounded.rows(), [rounded.width()]);
+                    let to = x.view_mut();
                     self.middle
-                        .backward(input.view_mut(), &bias, active.view_mut());
-                    drop_out(dropout, &mut active);
-                    self.down.add_gradients(active.view(), d_y, gradients);
-                    drop(active);
-                    self.up.backward(x, input.view(), d_x, gradients);
+                        .backward_of_rounded(&rounded, to, &bias, d_active);
+                    x
                 }
-                Input::Rounded(mut input) => {
-                    let middle = &self.middle;
-                    let active = middle.backward_of_rounded(&mut input, &bias, active, dropout);
-                    self.down.add_gradients(&active, d_y, gradients);
-                    drop(active);
-                    self.up.backward(x, &input, d_x, gradients);
-                }
-            }
+            };
+            drop_out(dropout, &mut active);
+            self.down.add_gradients(active.view(), d_y, gradients);
+            drop(active);
+            self.up.backward(x, d_input.view(), d_x, gradients)
         }
     }
 }
