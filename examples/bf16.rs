@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release --example bf16 -- small
-//! cargo run --release --example bf16 -- medium --steps 500 --seeds 3
+//! cargo run --release --example bf16 -- medium --steps 500 --seeds 1 2 3
 //! ```
 //!
 //! Each seed is a model and its batches, which both runs share. The last column is how much larger the loss in bf16 is.
@@ -33,9 +33,9 @@ struct Options {
     /// Training steps
     #[arg(long, default_value_t = 500)]
     steps: u64,
-    /// Seeds, from 1 on
-    #[arg(long, default_value_t = 3)]
-    seeds: u64,
+    /// The seeds
+    #[arg(long, num_args = 1.., default_values_t = [1, 2, 3])]
+    seeds: Vec<u64>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -53,7 +53,7 @@ fn main() -> Result<()> {
         "{:<6} {:>10} {:>10} {:>9} {:>9} {:>9}",
         "seed", "f32", "bf16", "f32 s", "bf16 s", "more"
     );
-    for seed in 1..=options.seeds {
+    for seed in options.seeds {
         let run = |dtype| match options.model {
             Which::Small => train::<Small>(&SMALL, &tokens, options.steps, seed, dtype),
             Which::Medium => train::<Medium>(&MEDIUM, &tokens, options.steps, seed, dtype),
