@@ -1,4 +1,4 @@
-//! Sessions whose keys and values are rounded to bf16: they compute the attention to keys and values that plain loops round.
+//! Sessions whose keys and values are rounded to bf16: they compute the attention of which plain loops round the operands of all products.
 
 use attn::{
     Backend, Element,
@@ -37,7 +37,10 @@ model! {
     }
 }
 
-/// The logits of the last token of a text, with keys and values that are rounded.
+/// The keys that are read before a maximum of scores is known.
+const TILE: usize = 512;
+
+/// The logits of the last token of a text, with queries, keys, values and weights that are rounded.
 fn by_formula(model: &Plain<f64, Cpu>, text: &[usize], round: fn(f64) -> f64) -> Vec<f64> {
     let all = tensors::parameters(model);
     let of = |name: &str| {
@@ -63,23 +66,35 @@ fn by_formula(model: &Plain<f64, Cpu>, text: &[usize], round: fn(f64) -> f64) ->
     let [keys, values] = [&w_k, &w_v].map(|weight| rounded(weight));
     let mut attended = Vec::new();
     for q in q.chunks(6) {
-        let dot = |k: &Vec<f64>| k.iter().zip(q).map(|(k, q)| k * q).sum::<f64>() / 6_f64.sqrt();
-        let weights: Vec<f64> = keys.iter().map(|k| dot(k).exp()).collect();
-        let sum: f64 = weights.iter().sum();
-        let column = |i: usize| {
-            let terms = weights.iter().zip(&values);
-            terms.map(|(p, v)| p * v[i]).sum::<f64>() / sum
-        };
-        attended.extend((0..6).map(column));
+        let q: Vec<f64> = q.iter().map(|q| round(q / 6_f64.sqrt())).collect();
+        let (mut largest, mut sum) = (f64::NEG_INFINITY, 0.0);
+        let mut out = [0.0; 6];
+        for (keys, values) in keys.chunks(TILE).zip(values.chunks(TILE)) {
+            let scores = keys
+                .iter()
+                .map(|k| k.iter().zip(&q).map(|(k, q)| k * q).sum::<f64>());
+            let scores: Vec<f64> = scores.collect();
+            let before = largest;
+            largest = scores.iter().copied().fold(largest, f64::max);
+            let less = (before - largest).exp();
+            let weights = scores.iter().map(|score| (score - largest).exp());
+            let weights: Vec<f64> = weights.collect();
+            sum = sum * less + weights.iter().sum::<f64>();
+            for (i, out) in out.iter_mut().enumerate() {
+                let terms = weights.iter().zip(values);
+                *out = *out * less + terms.map(|(p, v)| round(*p) * v[i]).sum::<f64>();
+            }
+        }
+        attended.extend(out.map(|out| out / sum));
     }
     let y = times(&w_o, &attended);
     let y: Vec<f64> = x.iter().zip(y).map(|(x, y)| x + y).collect();
     times(&table, &y)
 }
 
-/// Of many tokens at a time, which read wider copies, and of one, which reads the rows where they stand; over the border of a page.
+/// Of many tokens at a time, and of one, which reads the rows where they stand; over the border of a page.
 #[test]
-fn a_session_attends_to_rounded_keys_and_values() {
+fn a_session_rounds_the_operands_of_attention() {
     const LEN: usize = 530;
     let mut model = Cpu::default().build_module::<Plain, f64>();
     scatter(&mut model);

@@ -92,9 +92,9 @@ macro_rules! rounds {
                     let expected = rounded.prefill(piece).unwrap();
                     for ((found, expected), exact) in found.into_iter().zip(expected).zip(exact) {
                         let [found, expected, exact]: [f64; 3] = [found, *expected, exact].map(Into::into);
-                        // Int8 rounds what is multiplied with it to 2e-5 of the largest number, on up to twenty levels; bf16 rounds nothing else,
-                        // but sums in another order.
-                        let most = if format == Int8 { 1e-3 } else { 1e-4 };
+                        // What is multiplied with the weights is rounded to 2e-5 of the largest number, on up to twenty levels, and in bf16 to 4e-3 of
+                        // each number.
+                        let most = if format == Int8 { 1e-3 } else { 5e-2 };
                         assert!(
                             (found - expected).abs() < most * expected.abs().max(1.0),
                             "{} {format:?}: {found} is not {expected}",

@@ -110,7 +110,11 @@ impl<'a, E> Panels<'a, E> {
     #[must_use]
     #[track_caller]
     pub fn depths(self, range: Range<usize>) -> Self {
-        assert!(range.end <= self.depth, "depths {range:?} of {}", self.depth);
+        assert!(
+            range.end <= self.depth,
+            "depths {range:?} of {}",
+            self.depth
+        );
         let first = self.numbers.len().min(range.start * self.stride);
         Self {
             numbers: &self.numbers[first..],
@@ -242,7 +246,7 @@ impl<V: Vector> Factors<V> for Whole {
 pub(super) struct Product<'a, 'b, E, N> {
     to: &'a mut [MatrixMut<'b, E>],
     initial: Initial<'a, E>,
-    rows: Matrix<'a, N>,
+    pub(super) rows: Matrix<'a, N>,
     columns: Panels<'a, N>,
     /// The number of columns.
     all: usize,
@@ -291,6 +295,18 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
             all,
             next: None,
         }
+    }
+
+    /// The numbers of the columns: those of a panel at a depth side by side.
+    pub(super) fn column_slices(&self) -> impl Iterator<Item = &'a [N]> {
+        let width = panel_columns::<E>();
+        let (columns, all) = (self.columns, self.all);
+        let panels = (0..all).step_by(width).enumerate();
+        panels.flat_map(move |(index, first)| {
+            let panel = columns.panel(index);
+            let count = width.min(all - first);
+            (0..columns.depth).map(move |k| &panel.numbers[k * panel.stride..][..count])
+        })
     }
 
     /// Prefetches numbers that the caller reads after the product.

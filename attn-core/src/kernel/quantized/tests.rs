@@ -35,14 +35,15 @@ fn rounded(w: &[f32], cols: usize, format: WeightFormat) -> Vec<f64> {
     rows.collect()
 }
 
-/// A row of inputs as it is multiplied: for int8 in 16 bits, which are rounded in `f32`.
+/// A row of inputs as it is multiplied: in bf16, and for int8 in 16 bits, which are rounded in `f32`.
 fn rounded_row(x: &[f32], format: WeightFormat) -> Vec<f64> {
     let scale = x.iter().fold(0.0, |a: f32, x| a.max(x.abs())) / 32639.0;
     let round = |x: &f32| match format {
         WeightFormat::Int8 if scale > 0.0 => {
             f64::from((x * (1.0 / scale)).round_ties_even()) * f64::from(scale)
         }
-        _ => f64::from(*x),
+        WeightFormat::Int8 => f64::from(*x),
+        WeightFormat::Bf16 => widened(nearest(*x)).into(),
     };
     x.iter().map(round).collect()
 }
@@ -80,34 +81,24 @@ fn products_are_those_of_the_rounded_numbers() {
 }
 
 #[test]
-fn int8_has_the_same_bits_on_every_instruction_set_and_for_any_rows_beside() {
-    let (width, out) = (301, 200);
-    let x = noise::<f32>(17 * width, 1);
+fn results_have_the_same_bits_on_every_instruction_set_and_for_any_rows_beside() {
+    let (width, out, all_rows) = (301, 200, 53);
+    let x = noise::<f32>(all_rows * width, 1);
     let w = noise::<f32>(out * width, 2);
     let bias = noise::<f32>(out, 3);
-    let (w, _) = quantize(Matrix::new(&w, out, width), WeightFormat::Int8);
-    let all = map(Matrix::new(&x, 17, width), &w, Some(&bias), 1);
-    on_every_isa(|isa| {
-        for rows in [1, 2, 3, 5, 17] {
-            for first in 0..=17 - rows {
-                let x = Matrix::new(&x, 17, width).some_rows(first..first + rows);
-                let want = &all[first * out..][..rows * out];
-                assert!(map(x, &w, Some(&bias), 1) == want, "{rows} rows on {isa}");
+    for format in FORMATS {
+        let (w, _) = quantize(Matrix::new(&w, out, width), format);
+        let all = map(Matrix::new(&x, all_rows, width), &w, Some(&bias), 1);
+        on_every_isa(|isa| {
+            for rows in [1, 2, 3, 5, 8, 17, 53] {
+                for first in (0..=all_rows - rows).step_by(3) {
+                    let x = Matrix::new(&x, all_rows, width).some_rows(first..first + rows);
+                    let want = &all[first * out..][..rows * out];
+                    let is_same = map(x, &w, Some(&bias), 1) == want;
+                    assert!(is_same, "{format:?}, {rows} rows on {isa}");
+                }
             }
-        }
-    });
-}
-
-#[test]
-fn few_rows_of_bf16_have_the_same_bits_on_every_instruction_set() {
-    let (width, out) = (301, 200);
-    let x = noise::<f32>(47 * width, 1);
-    let w = noise::<f32>(out * width, 2);
-    let (w, _) = quantize(Matrix::new(&w, out, width), WeightFormat::Bf16);
-    for rows in [1, 2, 3, 4, 47] {
-        let x = Matrix::new(&x, 47, width).some_rows(0..rows);
-        let want = map(x, &w, None, 1);
-        on_every_isa(|isa| assert!(map(x, &w, None, 1) == want, "{rows} rows on {isa}"));
+        });
     }
 }
 
