@@ -140,6 +140,8 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
 #[derive(Default)]
 struct RoundingPoints {
     linear: Vec<String>,
+    /// Whether there is a table that a `linear` may be tied to.
+    has_table: bool,
     /// Layers whose hidden layer reads a rounded product.
     hidden: Vec<String>,
     attention: Vec<String>,
@@ -153,6 +155,7 @@ fn rounding_points(cx: &Emitter<'_>) -> String {
     points.push(cx, ModuleId(0), "");
     let RoundingPoints {
         linear,
+        has_table,
         hidden,
         attention,
         whole_attention,
@@ -165,12 +168,16 @@ fn rounding_points(cx: &Emitter<'_>) -> String {
             " In {hidden}, the hidden layer reads the product, without its bias, rounded to bf16, which is kept for the derivative."
         ),
     };
+    let tied = match has_table {
+        true => " So it does for a `linear` that is tied to a table.",
+        false => "",
+    };
     let mut doc = String::new();
     if !linear.is_empty() {
         let _ = writeln!(
             doc,
             "A trainer with `.dtype(Dtype::Bf16)` rounds both operands of the products `y = x Wᵀ`, `dx = dy W` and `dW = dyᵀ x` of these layers, each where \
-             it is read: {linear}. So it does for a `linear` that is tied to a table.{hidden} All other numbers are those of the model."
+             it is read: {linear}.{tied}{hidden} All other numbers are those of the model. A session with `.weights(WeightFormat::Bf16)?` rounds both operands of `y`."
         );
     }
     if !attention.is_empty() {
@@ -178,7 +185,8 @@ fn rounding_points(cx: &Emitter<'_>) -> String {
             doc,
             "\nOf these attentions, a trainer in bf16 rounds both operands of `s = q kᵀ`, `out = p v`, `dp = dout vᵀ`, `dv = pᵀ dout`, `dk = dsᵀ q` and `dq = ds k`: {attention}. \
              Queries times the scale, keys and values are rounded after bias, norm and rotation, `p` after dropout. Before the sum of a row is known, `p` is \
-             `exp(s - max)` with the largest score so far. Scores, softmax, `δ` and sums are those of the model."
+             `exp(s - max)` with the largest score so far. Scores, softmax, `δ` and sums are those of the model. A session with `.cache(Dtype::Bf16)?` rounds both \
+             operands of `s` and `out`."
         );
     }
     if !whole_attention.is_empty() {
@@ -197,6 +205,8 @@ impl RoundingPoints {
     fn push(&mut self, cx: &Emitter<'_>, id: ModuleId, path: &str) {
         for field in &cx.model.module(id).fields {
             let name = format!("{path}{}", field.saved);
+            self.has_table |=
+                matches!(&field.layer, Submodule::Layer(layer) if layer.table().is_some());
             match &field.layer {
                 Submodule::Layer(layer) if layer.rounding() != Rounding::None => {
                     if layer.rounding() == Rounding::ProductsAndHidden {
