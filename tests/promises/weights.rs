@@ -9,7 +9,7 @@ use attn::{
         self, Session, SessionError,
         WeightFormat::{self, Bf16, Int8},
     },
-    train::AdamWConfig,
+    train::{AdamWConfig, Trainer},
 };
 use support::tensors;
 
@@ -63,6 +63,64 @@ fn round_matrices<M: TensorCollection<E, Cpu>, E: Dtype>(
             _ => values,
         }
     });
+}
+
+model! {
+    /// A loss of a text, whose products a trainer rounds as a session does.
+    struct Rounded<vocab = 11, d = 12>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let x = embedding::<vocab, d>(tokens);
+        let x = x + attention::<heads = 2, kv_heads = 1, mask = causal>(layer_norm(x));
+        let h = gelu(linear::<20>(layer_norm(x)));
+        linear::<tied = embedding>(x + linear::<d>(h))
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+/// With weights, keys and values in bf16, a session has the loss of a trainer in bf16: both round the operands of all products.
+#[test]
+fn a_session_in_bf16_computes_what_a_trainer_in_bf16_does() {
+    const LEN: usize = 70;
+    let dev = Cpu::default();
+    let mut model = dev.build_module::<Rounded, f64>();
+    scatter(&mut model);
+    // Rows of a table are rounded by a session alone.
+    round_matrices(&mut model, Bf16, |_| false);
+    let text = text(LEN + 1);
+    let session = model.session(LEN).unwrap().weights(Bf16).unwrap();
+    let mut session = session.cache(generate::Dtype::Bf16).unwrap();
+    let mut losses = Vec::new();
+    let mut read = |tokens: &[usize], targets: &[usize]| {
+        let logits = session.prefill_all(tokens).unwrap();
+        for (row, target) in targets.iter().enumerate() {
+            let logits = logits.row(row);
+            let sum: f64 = logits.iter().map(|z| z.exp()).sum();
+            losses.push(sum.ln() - logits[*target]);
+        }
+    };
+    // A prompt, tokens one by one, and some at a time.
+    let ends = [30, 31, 32, 33, 60, LEN];
+    let mut start = 0;
+    for end in ends {
+        read(&text[start..end], &text[start + 1..=end]);
+        start = end;
+    }
+    let found = losses.iter().sum::<f64>() / LEN as f64;
+    let [tokens, targets] = [0, 1].map(|first| {
+        let ids = text[first..first + LEN].to_vec();
+        dev.tensor_from_vec(ids, (1, LEN))
+    });
+    let [rounded, whole] = [generate::Dtype::Bf16, generate::Dtype::Model].map(|dtype| {
+        let trainer = Trainer::new(model.clone(), AdamWConfig::default());
+        let mut trainer = trainer.dtype(dtype);
+        trainer.evaluate((tokens.clone(), targets.clone())).unwrap()
+    });
+    assert!((found - rounded).abs() < 1e-12, "{found} is not {rounded}");
+    assert!((found - whole).abs() > 1e-6, "{found} and {whole}");
 }
 
 /// `types name { the model } kept`: the tensors whose names contain `kept` stay what they are.

@@ -14,11 +14,8 @@ use crate::kernel::{
 };
 use crate::simd::{Initial, Pair, PairLine, Panels, panel_columns, widened};
 
-/// The rows of a matrix in a panel: the columns of one of a product with `f32`.
+/// The most rows of a panel: the columns of one of a product with `f32`. A matrix with fewer has as many as fill its lines.
 const PANEL: usize = panel_columns::<f32>();
-
-/// The lines of a pair of all rows of a panel.
-const LINES: usize = PANEL / PairLine::PAIRS;
 
 /// A matrix of weights `[out, in]` in bf16.
 #[derive(Debug)]
@@ -35,10 +32,15 @@ impl Bf16Matrix {
         self.cols.div_ceil(2)
     }
 
+    /// The lines of a pair of all rows of a panel.
+    fn lines_of_pair(&self) -> usize {
+        lines_of_pair(self.rows)
+    }
+
     /// The line and the place in it of a pair of a row.
     fn place(&self, row: usize, pair: usize) -> (usize, usize) {
         let in_panel = row % PANEL / PairLine::PAIRS;
-        let line = (row / PANEL * self.pairs() + pair) * LINES + in_panel;
+        let line = (row / PANEL * self.pairs() + pair) * self.lines_of_pair() + in_panel;
         (line, row % PairLine::PAIRS)
     }
 
@@ -89,13 +91,18 @@ impl Bf16Matrix {
 
     fn zeros(rows: usize, cols: usize) -> Self {
         let zeros = PairLine([Pair::ZERO; PairLine::PAIRS]);
-        let lines = rows.div_ceil(PANEL) * cols.div_ceil(2) * LINES;
+        let lines = rows.div_ceil(PANEL) * cols.div_ceil(2) * lines_of_pair(rows);
         Self {
             rows,
             cols,
             lines: vec![zeros; lines],
         }
     }
+}
+
+/// [`Bf16Matrix::lines_of_pair`] with so many rows.
+fn lines_of_pair(rows: usize) -> usize {
+    rows.min(PANEL).div_ceil(PairLine::PAIRS)
 }
 
 /// Rounds a matrix `[out, in]` to bf16, and returns the error of each row, as [for int8](super::int8::quantize).
@@ -106,14 +113,15 @@ impl Bf16Matrix {
 pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Bf16Matrix, Vec<f32>) {
     let mut matrix = Bf16Matrix::zeros(w.rows(), w.cols());
     let mut errors = vec![0.0; w.rows()];
-    let each = (matrix.pairs() * LINES).max(1);
+    let lines_of_pair = matrix.lines_of_pair();
+    let each = (matrix.pairs() * lines_of_pair).max(1);
     let panels = matrix.lines.chunks_mut(each);
     let panels = panels.zip(errors.chunks_mut(PANEL)).enumerate();
     for_each(panels, |(panel, (lines, errors))| {
         for (at, error) in errors.iter_mut().enumerate() {
             let (first, place) = (at / PairLine::PAIRS, at % PairLine::PAIRS);
             let mut sums = super::RowError::default();
-            let pairs = lines.iter_mut().skip(first).step_by(LINES);
+            let pairs = lines.iter_mut().skip(first).step_by(lines_of_pair);
             for (numbers, line) in w.row(panel * PANEL + at).chunks(2).zip(pairs) {
                 let mut weights = [0.0; 2];
                 for (weight, number) in weights.iter_mut().zip(numbers) {
@@ -160,7 +168,9 @@ impl<E: Pooled> PairColumns<E> for Transposed<'_> {
         let first = self.rows.start + columns.start;
         let is_whole = first.is_multiple_of(PANEL) && panel_columns::<E>() == PANEL;
         is_whole.then(|| {
-            let all = Panels::with_columns(PairLine::flatten(&self.w.lines), self.w.pairs(), PANEL);
+            let pairs = PairLine::flatten(&self.w.lines);
+            let width = self.w.lines_of_pair() * PairLine::PAIRS;
+            let all = Panels::with_columns(pairs, self.w.pairs(), width);
             let pairs = depths.start / 2..depths.end.div_ceil(2);
             all.behind(first / PANEL).depths(pairs)
         })
