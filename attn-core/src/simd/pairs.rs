@@ -10,13 +10,15 @@
 //! reads 0 in place of such a number: [`Pair::new`] replaces it.
 //!
 //! Where no product is small, no sum can be subnormal: all sums are multiples of the last place of the smallest product. Then multiply-adds alone
-//! compute the same bits. They take less time than the instruction on processors of Intel, where it takes as long as four of them (measured on
-//! Sapphire Rapids), and not on those of AMD.
+//! compute the same bits: those of the product of wider numbers.
 
-#[cfg(target_arch = "x86_64")]
-use super::Isa;
+use std::cell::Cell;
+
 use super::panels::{Factors, Product};
-use super::{Bf16Rows, Initial, Kernel, Matrix, MatrixMut, Pair, Panels, Real, Vector, run};
+use super::{
+    Bf16Rows, Initial, Isa, Kernel, Matrix, MatrixMut, Pair, Panels, Real, Vector, panel_columns,
+    run,
+};
 
 /// The sums of products of pairs.
 pub trait PairSums: Bf16Rows {
@@ -66,7 +68,7 @@ fn multiply(product: Product<'_, '_, f32, Pair>) {
     #[cfg(target_arch = "x86_64")]
     if Isa::current() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16") {
         if !dot::is_fast() && are_normal(&product) {
-            return run(MultiplyAdds(product));
+            return multiply_wide(product);
         }
         // SAFETY: the machine was checked above.
         return unsafe { dot::multiply(product) };
@@ -77,7 +79,7 @@ fn multiply(product: Product<'_, '_, f32, Pair>) {
 /// The product without the instruction.
 fn multiply_add(product: Product<'_, '_, f32, Pair>) {
     match are_normal(&product) {
-        true => run(MultiplyAdds(product)),
+        true => multiply_wide(product),
         false => run(product),
     }
 }
@@ -87,7 +89,9 @@ const FEW_ROWS: usize = 8;
 
 /// Whether no sum can be subnormal: there are some rows, and the last place of each product, but for zeros, is at least the least normal number.
 fn are_normal(product: &Product<'_, '_, f32, Pair>) -> bool {
-    product.rows.rows() >= FEW_ROWS && run(HasNormalSums(product))
+    // Without vectors, a multiply-add may be rounded twice.
+    let is_fused = Isa::current() != Isa::Scalar;
+    is_fused && product.rows.rows() >= FEW_ROWS && run(HasNormalSums(product))
 }
 
 /// That for any number of rows.
@@ -135,16 +139,55 @@ fn least_exponent(pairs: &[Pair]) -> u32 {
     }
 }
 
-/// A product without subnormal sums.
-struct MultiplyAdds<'a, 'b>(Product<'a, 'b, f32, Pair>);
+thread_local! {
+    /// The memory of the columns and of the rows of the last product on this thread.
+    static WIDE: Cell<[Vec<f32>; 2]> = Cell::default();
+}
 
-impl Kernel for MultiplyAdds<'_, '_> {
+/// A product without subnormal sums: that of wider numbers, the second one of each pair before the first.
+fn multiply_wide(product: Product<'_, '_, f32, Pair>) {
+    let [mut columns, mut rows] = WIDE.take();
+    run(Widen {
+        product: &product,
+        columns: &mut columns,
+        rows: &mut rows,
+    });
+    let [count, depth] = [product.rows.rows(), 2 * product.rows.cols()];
+    let wide = Matrix::new(&rows, count, depth);
+    run(product.of_wide(wide, Panels::new(&columns, depth)));
+    WIDE.set([columns, rows]);
+}
+
+struct Widen<'p, 'a, 'b> {
+    product: &'p Product<'a, 'b, f32, Pair>,
+    columns: &'p mut Vec<f32>,
+    rows: &'p mut Vec<f32>,
+}
+
+impl Kernel for Widen<'_, '_, '_> {
     type Element = f32;
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector<Element = f32>>(self) {
-        self.0.multiply::<V, NormalHalves>();
+        let rows = self.product.rows;
+        self.rows.resize(rows.rows() * 2 * rows.cols(), 0.0);
+        let places = self.rows.as_chunks_mut().0.iter_mut();
+        for (at, [second, first]) in places.enumerate() {
+            let (row, pair) = (at / rows.cols(), at % rows.cols());
+            [*first, *second] = rows.get(row, pair).numbers();
+        }
+        const WIDTH: usize = panel_columns::<f32>();
+        let count = self.product.column_slices().count();
+        // Behind the last column the numbers are those of another product, or 0.
+        self.columns.resize(count * 2 * WIDTH, 0.0);
+        let panels = self.columns.as_chunks_mut::<{ 2 * WIDTH }>().0;
+        for (to, pairs) in panels.iter_mut().zip(self.product.column_slices()) {
+            let (seconds, firsts) = to.split_at_mut(WIDTH);
+            for ((first, second), pair) in firsts.iter_mut().zip(seconds).zip(pairs) {
+                [*first, *second] = pair.numbers();
+            }
+        }
     }
 }
 
@@ -172,7 +215,13 @@ impl<V: Vector> Factors<V> for Halves {
 
     #[inline(always)]
     fn load(from: &[Pair]) -> [V; 2] {
-        halves(from)
+        let mut halves = [[V::Element::ZERO; 16]; 2];
+        for (lane, pair) in from[..V::LANES].iter().enumerate() {
+            let [first, second] = pair.numbers();
+            halves[0][lane] = V::Element::of_f32(first);
+            halves[1][lane] = V::Element::of_f32(second);
+        }
+        [V::load(&halves[0]), V::load(&halves[1])]
     }
 
     #[inline(always)]
@@ -180,41 +229,6 @@ impl<V: Vector> Factors<V> for Halves {
         let sum = without_subnormals(a[1].mul_add_once(b[1], sum));
         without_subnormals(a[0].mul_add_once(b[0], sum))
     }
-}
-
-/// The same where no sum is subnormal.
-struct NormalHalves;
-
-impl<V: Vector> Factors<V> for NormalHalves {
-    type Number = Pair;
-    type Lanes = [V; 2];
-
-    #[inline(always)]
-    fn splat(pair: Pair) -> [V; 2] {
-        <Halves as Factors<V>>::splat(pair)
-    }
-
-    #[inline(always)]
-    fn load(from: &[Pair]) -> [V; 2] {
-        halves(from)
-    }
-
-    #[inline(always)]
-    fn add_product(a: [V; 2], b: [V; 2], sum: V) -> V {
-        a[0].mul_add_once(b[0], a[1].mul_add_once(b[1], sum))
-    }
-}
-
-/// The first numbers of pairs, and the second ones. Panics if there are fewer than lanes.
-#[inline(always)]
-fn halves<V: Vector>(from: &[Pair]) -> [V; 2] {
-    let mut halves = [[V::Element::ZERO; 16]; 2];
-    for (lane, pair) in from[..V::LANES].iter().enumerate() {
-        let [first, second] = pair.numbers();
-        halves[0][lane] = V::Element::of_f32(first);
-        halves[1][lane] = V::Element::of_f32(second);
-    }
-    [V::load(&halves[0]), V::load(&halves[1])]
 }
 
 #[inline(always)]
@@ -279,7 +293,7 @@ mod dot {
 mod tests {
     use super::*;
     use crate::simd::bf16::tests::{bits, flushed, same};
-    use crate::simd::{Isa, panel_columns, vector_columns};
+    use crate::simd::vector_columns;
 
     /// A number with one of some exponents.
     fn number(bits: &mut impl FnMut() -> u32, exponents: &[u32]) -> f32 {

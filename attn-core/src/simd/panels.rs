@@ -297,6 +297,15 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
         }
     }
 
+    /// The product of other numbers to the same place.
+    pub(super) fn of_wide(
+        self,
+        rows: Matrix<'a, E>,
+        columns: Panels<'a, E>,
+    ) -> Product<'a, 'b, E, E> {
+        Product::new(self.to, self.initial, rows, columns)
+    }
+
     /// The numbers of the columns: those of a panel at a depth side by side.
     pub(super) fn column_slices(&self) -> impl Iterator<Item = &'a [N]> {
         let width = panel_columns::<E>();
