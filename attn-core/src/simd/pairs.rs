@@ -63,14 +63,11 @@ impl PairSums for f64 {
     }
 }
 
-/// The product of `f32`, with the instruction if the machine has it and multiply-adds take more time.
+/// The product of `f32`, with the instruction if the machine has it.
 fn multiply(product: Product<'_, '_, f32, Pair>) {
     #[cfg(target_arch = "x86_64")]
     if Isa::current() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16") {
-        if !dot::is_fast() && are_normal(&product) {
-            return multiply_wide(product);
-        }
-        // SAFETY: the machine was checked above.
+        // SAFETY: the line above has checked the machine.
         return unsafe { dot::multiply(product) };
     }
     multiply_add(product);
@@ -239,23 +236,10 @@ fn without_subnormals<V: Vector>(x: V) -> V {
 
 #[cfg(target_arch = "x86_64")]
 mod dot {
-    use std::arch::x86_64::{__cpuid, __m512i, _mm512_loadu_si512, _mm512_set1_epi32};
-    use std::sync::LazyLock;
+    use std::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_set1_epi32};
 
     use super::super::avx512::F32x16;
     use super::{Factors, Pair, Product};
-
-    /// Whether the instruction takes less time than multiply-adds: on processors of AMD.
-    pub(super) fn is_fast() -> bool {
-        static IS_FAST: LazyLock<bool> = LazyLock::new(|| {
-            let leaf = __cpuid(0);
-            [leaf.ebx, leaf.edx, leaf.ecx]
-                .map(u32::to_le_bytes)
-                .as_flattened()
-                == b"AuthenticAMD"
-        });
-        *IS_FAST
-    }
 
     #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
     pub(super) fn multiply(product: Product<'_, '_, f32, Pair>) {

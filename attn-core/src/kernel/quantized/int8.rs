@@ -413,13 +413,13 @@ impl<E: Real, const B: usize, const C: usize> Kernel for Finish<'_, '_, '_, E, B
             let scale = x.scales[row];
             let [of_high, of_low] = x.sums[row].map(|sum| OFFSET * sum);
             let y = self.block.y.row_mut(row);
-            for c in 0..C {
+            for (c, (highs, lows)) in sums[0].iter().zip(&sums[1]).enumerate() {
                 let panel = self.panel + c;
                 let mut numbers = [E::ZERO; BYTE_COLUMNS];
                 for (lane, number) in numbers.iter_mut().enumerate() {
                     // Nothing wraps, as above.
-                    let high = sums[0][c][lane].wrapping_sub(of_high) as f32;
-                    let low = sums[1][c][lane].wrapping_sub(of_low) as f32;
+                    let high = highs[lane].wrapping_sub(of_high) as f32;
+                    let low = lows[lane].wrapping_sub(of_low) as f32;
                     let sum = high * 256.0 + low;
                     *number = E::of_f32(sum * (scale * scales[panel][lane]));
                 }
