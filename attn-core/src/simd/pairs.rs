@@ -376,7 +376,12 @@ mod tests {
             let mut to = [MatrixMut::new(&mut to, FEW_ROWS, 4)];
             let rows = Matrix::new(&rows, FEW_ROWS, 1);
             let columns = Panels::with_columns(&columns, 1, width);
-            are_normal(&Product::new(&mut to, Initial::Zero, rows, columns))
+            run(HasNormalSums(&Product::new(
+                &mut to,
+                Initial::Zero,
+                rows,
+                columns,
+            )))
         };
         let power = |exponent: i32| 2_f32.powi(exponent);
         for isa in Isa::available() {
