@@ -309,7 +309,8 @@ fn a_report_has_the_bytes_and_the_rows_that_lose_much() {
     let exact = model.session(8).unwrap();
     assert_eq!(exact.weight_report(), None);
     let parameters = 4 * Wide::PARAMS;
-    for (format, part) in [(Int8, 0.3), (Bf16, 0.52)] {
+    // In bf16, with the 24 rows that are missing in the last panel of 1,000.
+    for (format, part) in [(Int8, 0.3), (Bf16, 0.53)] {
         let session = model.session(8).unwrap().weights(format).unwrap();
         let report = session.weight_report().unwrap();
         assert_eq!((report.format, report.bytes_before), (format, parameters));
