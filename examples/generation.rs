@@ -149,7 +149,7 @@ fn pass(model: &Gpt, sequences: usize) -> f64 {
     best(|| drop(model.forward(tokens.clone())))
 }
 
-/// What is timed.
+/// A part of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Tokens behind a short prompt

@@ -119,6 +119,7 @@ fn a_session_in_bf16_computes_what_a_trainer_in_bf16_does() {
         let mut trainer = trainer.dtype(dtype);
         trainer.evaluate((tokens.clone(), targets.clone())).unwrap()
     });
+    // Sums of at most 20 numbers of about 1 in `f64`, on ten levels.
     assert!((found - rounded).abs() < 1e-12, "{found} is not {rounded}");
     assert!((found - whole).abs() > 1e-6, "{found} and {whole}");
 }
@@ -150,8 +151,8 @@ macro_rules! rounds {
                     let expected = rounded.prefill(piece).unwrap();
                     for ((found, expected), exact) in found.into_iter().zip(expected).zip(exact) {
                         let [found, expected, exact]: [f64; 3] = [found, *expected, exact].map(Into::into);
-                        // What is multiplied with the weights is rounded to 2e-5 of the largest number, on up to twenty levels, and in bf16 to 4e-3 of
-                        // each number.
+                        // A session rounds its inputs of products on up to twenty levels: int8 to 2e-5 of the largest number of a row, bf16 to 4e-3 of each
+                        // number, with errors of both signs.
                         let most = if format == Int8 { 1e-3 } else { 5e-2 };
                         assert!(
                             (found - expected).abs() < most * expected.abs().max(1.0),

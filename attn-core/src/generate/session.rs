@@ -465,7 +465,7 @@ impl<E: Element> Session<E> {
     ///
     /// In [`WeightFormat::Int8`], products have the same bits on every processor, however many tokens are given at a time. A row with a number that
     /// is much larger than the others loses much: the [report](Self::weight_report) names it. In [`WeightFormat::Bf16`], what is multiplied with the
-    /// weights is rounded to bf16, too, and all processors compute the same bits. AVX-512 BF16 of AMD makes prompts faster than weights of `f32` do.
+    /// weights is rounded to bf16, too, and products of `f32` have the same bits on every processor. AVX-512 BF16 of AMD makes prompts faster than weights of `f32` do.
     ///
     /// PyTorch: `torchao.quantization.quantize_(model, Int8DynamicActivationInt8WeightConfig())`, but with 16 bits of what is multiplied with the
     /// weights; `model.bfloat16()`.

@@ -42,7 +42,7 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// That of numbers that are copied to panels.
+    /// The sharing of a right side that each thread copies to panels.
     pub(super) const fn packed<E>() -> Self {
         Self {
             panels_of_a_thread: 4,

@@ -9,8 +9,8 @@
 //! unless it is too small or too large, and the sum is rounded once there, too. A number of a pair is never subnormal, because the instruction
 //! reads 0 in place of such a number: [`Pair::new`] replaces it.
 //!
-//! Where no product is small, no sum can be subnormal: all sums are multiples of the last place of the smallest product. Then multiply-adds alone
-//! compute the same bits: those of the product of wider numbers.
+//! All sums are multiples of the last place of the smallest product. If that place is a normal number, no sum is subnormal. The microkernel of `f32`
+//! then computes the same bits from both sides as `f32`.
 
 use std::cell::Cell;
 
@@ -91,7 +91,7 @@ fn are_normal(product: &Product<'_, '_, f32, Pair>) -> bool {
     is_fused && product.rows.rows() >= FEW_ROWS && run(HasNormalSums(product))
 }
 
-/// That for any number of rows.
+/// Whether no sum can be subnormal, for any number of rows.
 struct HasNormalSums<'p, 'a, 'b>(&'p Product<'a, 'b, f32, Pair>);
 
 impl Kernel for HasNormalSums<'_, '_, '_> {
@@ -126,7 +126,7 @@ fn least_exponent(pairs: &[Pair]) -> u32 {
     for pair in pairs {
         let bits = u32::from_le(pair.0);
         for half in [bits, bits >> 16] {
-            // That of 0 becomes the largest number.
+            // The exponent of 0 wraps to the largest number.
             least = least.min((half & 0x7f80).wrapping_sub(1));
         }
     }
@@ -137,11 +137,11 @@ fn least_exponent(pairs: &[Pair]) -> u32 {
 }
 
 thread_local! {
-    /// The memory of the columns and of the rows of the last product on this thread.
+    /// The columns and the rows of a product as `f32`: memory that the next product on this thread uses again.
     static WIDE: Cell<[Vec<f32>; 2]> = Cell::default();
 }
 
-/// A product without subnormal sums: that of wider numbers, the second one of each pair before the first.
+/// Computes a product without subnormal sums from `f32`, with the second number of each pair before the first.
 fn multiply_wide(product: Product<'_, '_, f32, Pair>) {
     let [mut columns, mut rows] = WIDE.take();
     run(Widen {
@@ -155,6 +155,7 @@ fn multiply_wide(product: Product<'_, '_, f32, Pair>) {
     WIDE.set([columns, rows]);
 }
 
+/// Copies both sides of a product as `f32`.
 struct Widen<'p, 'a, 'b> {
     product: &'p Product<'a, 'b, f32, Pair>,
     columns: &'p mut Vec<f32>,

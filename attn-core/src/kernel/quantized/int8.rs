@@ -52,7 +52,7 @@ pub struct Int8Matrix {
     cols: usize,
     /// Panels of 16 rows, each with all columns.
     lines: Vec<ByteLine>,
-    /// Those of the rows of whole panels.
+    /// A scale for each row of whole panels: 0 behind the last row.
     scales: Vec<f32>,
 }
 
