@@ -1,11 +1,12 @@
-//! Products of signed and unsigned bytes, whose sums are exact: the same integers on every instruction set.
+//! Products of rows in two bytes for each number with panels of bytes. The sums are exact: the same integers on every instruction set.
 //!
 //! ```text
-//! sums[r][c][lane] = Σ_k x[r][k] w[c][k][lane]      x in -128..=127, w in 0..=255
+//! y[r][c][lane] = (256 (a[r] + Σ_k high[r][k] w[c][k][lane]) + (b[r] + Σ_k low[r][k] w[c][k][lane])) scale[r] scale[c][lane]
 //! ```
 //!
-//! Four depths of 16 columns stand in one cache line. `vpdpbusd` of AVX-512 VNNI multiplies such a line with four numbers of a row, and adds the
-//! products to 16 sums of 32 bits. Other instruction sets run a plain loop, which the compiler vectorises.
+//! Bytes of rows are in -128..=127, those of panels in 0..=255. Four depths of 16 columns stand in one cache line. `vpdpbusd` of AVX-512 VNNI multiplies
+//! such a line with four numbers of a row, and adds the products to 16 sums of 32 bits. Other instruction sets run a plain loop, which the compiler
+//! vectorises. Each operation behind the sums is rounded on its own.
 
 use super::{Kernel, Vector, run};
 
@@ -26,97 +27,159 @@ pub struct ByteLine(pub [[u8; BYTE_DEPTHS]; BYTE_COLUMNS]);
 /// Four depths of a row.
 pub type SignedBytes = [i8; BYTE_DEPTHS];
 
-/// The sums of `R` rows and `C` times 16 columns.
-pub type ByteSums<const R: usize, const C: usize> = [[[i32; BYTE_COLUMNS]; C]; R];
+/// Rows, whose numbers are `(256 high + low) scale`.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteRows<'a> {
+    /// `[rows, 2, depths]`: the higher bytes of each row, and the lower ones.
+    pub bytes: &'a [SignedBytes],
+    /// What the sums of the higher and of the lower bytes begin with, `[rows]`.
+    pub initial: &'a [[i32; 2]],
+    /// `[rows]`
+    pub scales: &'a [f32],
+}
 
-/// The sums of the products of rows with columns, on the calling thread.
+/// All depths of 16 columns each.
+#[derive(Clone, Copy, Debug)]
+pub struct BytePanels<'a> {
+    /// `[panels, depths]`
+    pub lines: &'a [ByteLine],
+    /// `[panels]`
+    pub scales: &'a [[f32; BYTE_COLUMNS]],
+}
+
+/// The products of `R` rows with `C` panels, on the calling thread.
 ///
 /// # Panics
-/// If the depths of the rows and columns differ, or there are more than [`MOST_BYTE_DEPTHS`].
+/// If there are not so many rows and panels, of one depth, which is at most [`MOST_BYTE_DEPTHS`].
+#[inline(always)]
 #[track_caller]
-pub fn sums_of_bytes<const R: usize, const C: usize>(
-    x: [&[SignedBytes]; R],
-    w: [&[ByteLine]; C],
-) -> ByteSums<R, C> {
-    let depths = x.first().map_or(0, |x| x.len());
+pub fn multiply_bytes<const R: usize, const C: usize>(
+    rows: ByteRows<'_>,
+    panels: BytePanels<'_>,
+    to: &mut [[[f32; BYTE_COLUMNS]; C]; R],
+) {
+    let depths = rows.bytes.len() / (2 * R);
+    let (Ok(initial), Ok(of_rows), Ok(of_columns)) = (
+        rows.initial.try_into(),
+        rows.scales.try_into(),
+        panels.scales.try_into(),
+    ) else {
+        panic!("a scale for each of {R} rows and {C} panels");
+    };
     assert!(
         depths <= MOST_BYTE_DEPTHS / BYTE_DEPTHS
-            && x.iter().all(|x| x.len() == depths)
-            && w.iter().all(|w| w.len() == depths),
-        "rows and columns of one depth, at most {MOST_BYTE_DEPTHS}"
+            && rows.bytes.len() == 2 * R * depths
+            && panels.lines.len() == C * depths,
+        "rows and panels of one depth, at most {MOST_BYTE_DEPTHS}"
     );
+    let product = Product {
+        depths,
+        bytes: rows.bytes,
+        lines: panels.lines,
+        initial,
+        scales: (of_rows, of_columns),
+        to,
+    };
     #[cfg(target_arch = "x86_64")]
     if super::Isa::current() == super::Isa::Avx512 && is_x86_feature_detected!("avx512vnni") {
         // SAFETY: the line above has checked the machine, the assertion the lengths.
-        return unsafe { vnni::sums(x, w) };
+        return unsafe { vnni::multiply(product) };
     }
-    run(Plain { x, w })
+    run(product);
 }
 
-struct Plain<'a, const R: usize, const C: usize> {
-    x: [&'a [SignedBytes]; R],
-    w: [&'a [ByteLine]; C],
+struct Product<'a, const R: usize, const C: usize> {
+    depths: usize,
+    /// `[R, 2, depths]`
+    bytes: &'a [SignedBytes],
+    /// `[C, depths]`
+    lines: &'a [ByteLine],
+    initial: &'a [[i32; 2]; R],
+    /// Of the rows and columns.
+    scales: (&'a [f32; R], &'a [[f32; BYTE_COLUMNS]; C]),
+    to: &'a mut [[[f32; BYTE_COLUMNS]; C]; R],
 }
 
-impl<const R: usize, const C: usize> Kernel for Plain<'_, R, C> {
+impl<const R: usize, const C: usize> Kernel for Product<'_, R, C> {
     type Element = f32;
-    type Output = ByteSums<R, C>;
+    type Output = ();
 
     #[inline(always)]
-    fn run<V: Vector<Element = f32>>(self) -> Self::Output {
-        let mut sums = [[[0; BYTE_COLUMNS]; C]; R];
-        // A sum of 16 columns stays in registers over all depths.
-        for (x, sums) in self.x.iter().zip(&mut sums) {
-            for (w, sums) in self.w.iter().zip(sums) {
-                let mut of_columns = [0; BYTE_COLUMNS];
-                for (x, ByteLine(line)) in x.iter().zip(*w) {
-                    let x = x.map(i32::from);
-                    for (sum, w) in of_columns.iter_mut().zip(line) {
-                        let w = w.map(i32::from);
-                        *sum += x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3];
-                    }
+    fn run<V: Vector<Element = f32>>(self) {
+        for (r, to) in self.to.iter_mut().enumerate() {
+            for (c, to) in to.iter_mut().enumerate() {
+                let lines = &self.lines[c * self.depths..][..self.depths];
+                let [high, low] = [0, 1].map(|which| {
+                    let bytes = &self.bytes[(2 * r + which) * self.depths..][..self.depths];
+                    sums(bytes, lines, self.initial[r][which])
+                });
+                for (lane, to) in to.iter_mut().enumerate() {
+                    let sum = high[lane] as f32 * 256.0 + low[lane] as f32;
+                    *to = sum * (self.scales.0[r] * self.scales.1[c][lane]);
                 }
-                *sums = of_columns;
             }
         }
-        sums
     }
+}
+
+/// Sums of 16 columns, which stay in registers over all depths.
+#[inline(always)]
+fn sums(x: &[SignedBytes], lines: &[ByteLine], initial: i32) -> [i32; BYTE_COLUMNS] {
+    let mut sums = [initial; BYTE_COLUMNS];
+    for (x, ByteLine(line)) in x.iter().zip(lines) {
+        let x = x.map(i32::from);
+        for (sum, w) in sums.iter_mut().zip(line) {
+            let w = w.map(i32::from);
+            // No product of four bytes overflows. With a check of the sum, the loop would not be vectorised.
+            *sum = sum.wrapping_add(x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3]);
+        }
+    }
+    sums
 }
 
 #[cfg(target_arch = "x86_64")]
 mod vnni {
     use std::arch::x86_64::*;
 
-    use super::{ByteLine, ByteSums, SignedBytes};
+    use super::Product;
 
     /// # Safety
-    /// All slices must have one length.
+    /// There must be `2 R depths` bytes of rows and `C depths` lines.
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) unsafe fn sums<const R: usize, const C: usize>(
-        x: [&[SignedBytes]; R],
-        w: [&[ByteLine]; C],
-    ) -> ByteSums<R, C> {
-        let depths = x.first().map_or(0, |x| x.len());
-        let mut sums = [[_mm512_setzero_si512(); C]; R];
+    pub(super) unsafe fn multiply<const R: usize, const C: usize>(of: Product<'_, R, C>) {
+        let depths = of.depths;
+        let mut sums = [[[_mm512_setzero_si512(); C]; 2]; R];
+        for (initial, sums) in of.initial.iter().zip(&mut sums) {
+            for (initial, sums) in initial.iter().zip(sums) {
+                *sums = [_mm512_set1_epi32(*initial); C];
+            }
+        }
         for k in 0..depths {
-            // SAFETY: each of `w` has `depths` lines, which have the size and alignment of the register.
-            let lines = w.map(|w| unsafe { _mm512_load_si512(w.as_ptr().add(k).cast()) });
-            for (x, sums) in x.iter().zip(&mut sums) {
-                // SAFETY: each of `x` has `depths` numbers.
-                let x = unsafe { x.get_unchecked(k) };
+            let mut lines = [_mm512_setzero_si512(); C];
+            for (c, line) in lines.iter_mut().enumerate() {
+                // SAFETY: this line is one of `C depths`, which have the size and alignment of the register.
+                *line = unsafe { _mm512_load_si512(of.lines.as_ptr().add(c * depths + k).cast()) };
+            }
+            for (index, sums) in sums.as_flattened_mut().iter_mut().enumerate() {
+                // SAFETY: these bytes are some of `2 R depths`.
+                let x = unsafe { of.bytes.get_unchecked(index * depths + k) };
                 let x = _mm512_set1_epi32(i32::from_ne_bytes(x.map(|x| x as u8)));
                 for (line, sum) in lines.iter().zip(sums) {
                     *sum = _mm512_dpbusd_epi32(*sum, *line, x);
                 }
             }
         }
-        let mut stored = [[[0; super::BYTE_COLUMNS]; C]; R];
-        for (sums, stored) in sums.iter().zip(&mut stored) {
-            for (sum, stored) in sums.iter().zip(stored) {
-                // SAFETY: 16 integers of 32 bits have the size of the register.
-                unsafe { _mm512_storeu_si512(stored.as_mut_ptr().cast(), *sum) };
+        for (r, to) in of.to.iter_mut().enumerate() {
+            let scale = _mm512_set1_ps(of.scales.0[r]);
+            for (c, to) in to.iter_mut().enumerate() {
+                let [high, low] = [sums[r][0][c], sums[r][1][c]].map(|sum| _mm512_cvtepi32_ps(sum));
+                let sum = _mm512_add_ps(_mm512_mul_ps(high, _mm512_set1_ps(256.0)), low);
+                // SAFETY: 16 numbers have the size of the register.
+                let scales = unsafe { _mm512_loadu_ps(of.scales.1[c].as_ptr()) };
+                let product = _mm512_mul_ps(sum, _mm512_mul_ps(scale, scales));
+                // SAFETY: as above.
+                unsafe { _mm512_storeu_ps(to.as_mut_ptr(), product) };
             }
         }
-        stored
     }
 }

@@ -86,7 +86,8 @@ mod tests;
 
 pub use bf16::{Bf16Rows, Pair, PairLine, halves, halves_mut, widened};
 pub use bytes::{
-    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, ByteSums, MOST_BYTE_DEPTHS, SignedBytes, sums_of_bytes,
+    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, MOST_BYTE_DEPTHS, SignedBytes,
+    multiply_bytes,
 };
 pub use dispatch::run;
 pub(crate) use few_rows::add_lanes;

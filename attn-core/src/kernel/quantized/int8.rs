@@ -20,8 +20,8 @@ use crate::kernel::{
     parallel::{FEW_MULTIPLICATIONS, SMALL, for_each},
 };
 use crate::simd::{
-    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, ByteSums, Kernel, MOST_BYTE_DEPTHS, SignedBytes, Vector,
-    prefetch, run, sums_of_bytes,
+    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, Kernel, MOST_BYTE_DEPTHS,
+    SignedBytes, Vector, multiply_bytes, prefetch, run,
 };
 
 /// The largest `q`.
@@ -67,8 +67,12 @@ impl Int8Matrix {
         self.cols.div_ceil(BYTE_DEPTHS)
     }
 
-    fn panel(&self, panel: usize) -> &[ByteLine] {
-        &self.lines[panel * self.lines_of_panel()..][..self.lines_of_panel()]
+    fn panels(&self, panels: Range<usize>) -> BytePanels<'_> {
+        let each = self.lines_of_panel();
+        BytePanels {
+            lines: &self.lines[panels.start * each..panels.end * each],
+            scales: &self.scales.as_chunks().0[panels],
+        }
     }
 
     /// The bytes that it takes.
@@ -90,7 +94,8 @@ impl Int8Matrix {
     /// The `q` of a row.
     pub fn integers(&self, row: usize) -> impl Iterator<Item = i8> {
         let lane = row % BYTE_COLUMNS;
-        let lines = self.panel(row / BYTE_COLUMNS).iter();
+        let panel = row / BYTE_COLUMNS;
+        let lines = self.panels(panel..panel + 1).lines.iter();
         let bytes = lines.flat_map(move |line| line.0[lane]).take(self.cols);
         bytes.map(|byte| (i32::from(byte) - OFFSET) as i8)
     }
@@ -201,7 +206,7 @@ pub(super) fn forward<E: Real>(
             first: rows.start + first,
             y,
         };
-        block.run();
+        run(block);
     });
     rounded.give_back();
 }
@@ -233,8 +238,8 @@ struct RoundedRows {
     bytes: Vec<SignedBytes>,
     /// `[rows]`
     scales: Vec<f32>,
-    /// The sums of the higher bytes and of the lower ones, `[rows]`.
-    sums: Vec<[i32; 2]>,
+    /// What the sums of products begin with, `[rows]`: they are without [`OFFSET`] then.
+    initial: Vec<[i32; 2]>,
 }
 
 thread_local! {
@@ -256,25 +261,32 @@ impl RoundedRows {
         self.len = x.cols().div_ceil(BYTE_DEPTHS);
         self.bytes.resize(2 * self.rows * self.len, [0; _]);
         self.scales.resize(self.rows, 0.0);
-        self.sums.resize(self.rows, [0; 2]);
+        self.initial.resize(self.rows, [0; 2]);
         let each = (FEW_MULTIPLICATIONS / 16).div_ceil(x.cols().max(1));
-        let of_rows = self.scales.chunks_mut(each).zip(self.sums.chunks_mut(each));
+        let initial = self.initial.chunks_mut(each);
+        let of_rows = self.scales.chunks_mut(each).zip(initial);
         let bytes = self.bytes.chunks_mut((2 * each * self.len).max(1));
         let blocks = bytes.zip(of_rows).enumerate();
         let len = self.len;
-        for_each(blocks, |(block, (bytes, (scales, sums)))| {
-            let of_rows = scales.iter_mut().zip(sums);
-            for (index, (scale, sums)) in of_rows.enumerate() {
+        for_each(blocks, |(block, (bytes, (scales, initial)))| {
+            let of_rows = scales.iter_mut().zip(initial);
+            for (index, (scale, initial)) in of_rows.enumerate() {
                 let (high, low) = bytes[2 * index * len..][..2 * len].split_at_mut(len);
                 let row = x.row(block * each + index);
-                (*scale, *sums) = run(RoundRow { row, high, low });
+                let sums;
+                (*scale, sums) = run(RoundRow { row, high, low });
+                *initial = sums.map(|sum| -OFFSET * sum);
             }
         });
     }
 
-    /// The higher bytes of a row, or the lower ones.
-    fn bytes(&self, row: usize, which: usize) -> &[SignedBytes] {
-        &self.bytes[(2 * row + which) * self.len..][..self.len]
+    fn some(&self, rows: Range<usize>) -> ByteRows<'_> {
+        let each = 2 * self.len;
+        ByteRows {
+            bytes: &self.bytes[rows.start * each..rows.end * each],
+            initial: &self.initial[rows.clone()],
+            scales: &self.scales[rows],
+        }
     }
 }
 
@@ -333,116 +345,66 @@ struct Product<'a, 'y, E> {
     y: MatrixMut<'y, E>,
 }
 
-impl<E: Real> Product<'_, '_, E> {
-    fn run(mut self) {
+impl<E: Real> Kernel for Product<'_, '_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
         let end = self.first + self.y.cols();
         let panels = self.first / BYTE_COLUMNS..end.div_ceil(BYTE_COLUMNS);
         let mut panel = panels.start;
         while panel < panels.end {
             match panels.end - panel {
                 PANELS.. => {
-                    self.rows::<PANELS>(panel);
+                    self.all_rows::<PANELS>(panel);
                     panel += PANELS;
                 }
                 _ => {
-                    self.rows::<1>(panel);
+                    self.all_rows::<1>(panel);
                     panel += 1;
                 }
             }
         }
     }
+}
 
+impl<E: Real> Product<'_, '_, E> {
     /// All rows with `C` panels.
-    fn rows<const C: usize>(&mut self, panel: usize) {
-        let w = std::array::from_fn(|c| self.w.panel(panel + c));
+    #[inline(always)]
+    fn all_rows<const C: usize>(&mut self, panel: usize) {
         let mut row = 0;
         while row < self.x.rows {
             match self.x.rows - row {
-                1 => self.tile::<1, 2, C>(row, panel, w),
-                2 => self.tile::<2, 4, C>(row, panel, w),
-                _ => self.tile::<ROWS, { 2 * ROWS }, C>(row, panel, w),
+                1 => self.tile::<1, C>(row, panel),
+                2 => self.tile::<2, C>(row, panel),
+                _ => self.tile::<ROWS, C>(row, panel),
             }
             row += ROWS;
         }
     }
 
-    /// `R` rows, which are `B` rows of bytes.
     #[inline(always)]
-    fn tile<const R: usize, const B: usize, const C: usize>(
-        &mut self,
-        row: usize,
-        panel: usize,
-        w: [&[ByteLine]; C],
-    ) {
-        // The memory of the results is in a cache when the sums are ready.
-        let first = (panel * BYTE_COLUMNS).saturating_sub(self.first);
-        let to = first..self.y.cols().min(first + C * BYTE_COLUMNS);
-        (row..row + R).for_each(|row| prefetch(&self.y.row(row)[to.clone()]));
-        let x = std::array::from_fn(|b| self.x.bytes(row + b / 2, b % 2));
-        let sums: ByteSums<B, C> = sums_of_bytes(x, w);
-        run(Finish {
-            block: self,
-            row,
-            panel,
-            sums: &sums,
-        });
-    }
-}
-
-/// Sums of some rows with panels to results.
-struct Finish<'a, 'x, 'y, E, const B: usize, const C: usize> {
-    block: &'a mut Product<'x, 'y, E>,
-    row: usize,
-    panel: usize,
-    sums: &'a ByteSums<B, C>,
-}
-
-impl<E: Real, const B: usize, const C: usize> Kernel for Finish<'_, '_, '_, E, B, C> {
-    type Element = E;
-    type Output = ();
-
-    /// Plain loops over whole panels, which the compiler vectorises. They round each operation, so that all instruction sets have the same bits.
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) {
-        let Product { x, w, bias, .. } = *self.block;
-        let first_of_block = self.block.first;
-        let end = first_of_block + self.block.y.cols();
-        let scales = w.scales.as_chunks::<BYTE_COLUMNS>().0;
-        for (index, sums) in self.sums.chunks_exact(2).enumerate() {
-            let row = self.row + index;
-            let scale = x.scales[row];
-            let [of_high, of_low] = x.sums[row].map(|sum| OFFSET * sum);
-            let y = self.block.y.row_mut(row);
-            for (c, (highs, lows)) in sums[0].iter().zip(&sums[1]).enumerate() {
-                let panel = self.panel + c;
-                let mut numbers = [E::ZERO; BYTE_COLUMNS];
-                for (lane, number) in numbers.iter_mut().enumerate() {
-                    // Nothing wraps, as above.
-                    let high = highs[lane].wrapping_sub(of_high) as f32;
-                    let low = lows[lane].wrapping_sub(of_low) as f32;
-                    let sum = high * 256.0 + low;
-                    *number = E::of_f32(sum * (scale * scales[panel][lane]));
-                }
-                let first = panel * BYTE_COLUMNS;
-                let outputs = first_of_block.max(first)..end.min(first + BYTE_COLUMNS);
-                let to = outputs.start - first_of_block..outputs.end - first_of_block;
-                let (y, bias) = (&mut y[to.clone()], bias.map(|bias| &bias[to]));
-                match <&mut [E; BYTE_COLUMNS]>::try_from(&mut *y) {
-                    // A whole panel, in vectors.
-                    Ok(y) => write(y, &numbers, bias),
-                    Err(_) => write(y, &numbers[outputs.start - first..], bias),
-                }
+    fn tile<const R: usize, const C: usize>(&mut self, row: usize, panel: usize) {
+        let columns = panel * BYTE_COLUMNS..(panel + C) * BYTE_COLUMNS;
+        let first = columns.start.max(self.first);
+        let outputs = first - self.first..self.y.cols().min(columns.end - self.first);
+        // The memory of the results is in a cache when the products are ready.
+        (row..row + R).for_each(|row| prefetch(&self.y.row(row)[outputs.clone()]));
+        let mut products = [[[0.0; BYTE_COLUMNS]; C]; R];
+        let (x, w) = (self.x.some(row..row + R), self.w.panels(panel..panel + C));
+        multiply_bytes(x, w, &mut products);
+        let bias = self.bias.map(|bias| &bias[outputs.clone()]);
+        for (row, products) in (row..).zip(&products) {
+            let y = &mut self.y.row_mut(row)[outputs.clone()];
+            let numbers = &products.as_flattened()[first - columns.start..];
+            // Plain loops, which the compiler vectorises.
+            for (y, number) in y.iter_mut().zip(numbers) {
+                *y = E::of_f32(*number);
+            }
+            for (y, bias) in y.iter_mut().zip(bias.unwrap_or_default()) {
+                *y += *bias;
             }
         }
-    }
-}
-
-#[inline(always)]
-fn write<E: Real>(y: &mut [E], numbers: &[E], bias: Option<&[E]>) {
-    for (y, number) in y.iter_mut().zip(numbers) {
-        *y = *number;
-    }
-    for (y, bias) in y.iter_mut().zip(bias.unwrap_or_default()) {
-        *y += *bias;
     }
 }
