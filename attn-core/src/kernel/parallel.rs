@@ -1,14 +1,14 @@
 //! Work for several threads. Where a result depends on the partition, the partition does not depend on the number of threads.
 
 use std::{
+    ops::Range,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use rayon::prelude::*;
 use smallvec::SmallVec;
 
 use super::MatrixMut;
@@ -35,17 +35,69 @@ pub fn threads() -> usize {
 /// Runs `body(item)` for every item, in any order and on any thread of the current rayon pool. A thread that has a share of rows runs all: if it waited for others, it
 /// might begin work of another pass meanwhile, whose memory is not its own.
 pub fn for_each<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Send + Sync) {
-    let mut items: SmallVec<[Option<T>; FEW]> = items.into_iter().map(Some).collect();
-    let run = |item: &mut Option<T>| {
-        if let Some(item) = item.take() {
-            body(item);
-        }
+    let items = items.into_iter().map(|item| Mutex::new(Some(item)));
+    let items: SmallVec<[Mutex<Option<T>>; FEW]> = items.collect();
+    let run = |index: usize| {
+        let item = locked(&items[index]).take();
+        item.into_iter().for_each(&body);
     };
-    match items.len() {
-        0 | 1 => items.iter_mut().for_each(run),
-        _ if memory::is_in_share() => items.iter_mut().for_each(run),
-        _ => items.par_iter_mut().with_max_len(1).for_each(run),
+    match threads().min(items.len()) {
+        0 | 1 => (0..items.len()).for_each(run),
+        helpers => share(items.len(), helpers, &run),
     }
+}
+
+/// Runs `body` for every index below `count` on so many threads. Each has a range of its own, and takes indices of the others when it is at its end. Of two threads,
+/// each has the same range in all kernels of a pass with so many indices: what it wrote in one kernel, and reads in the next, is in its cache.
+fn share(count: usize, helpers: usize, body: &(dyn Fn(usize) + Sync)) {
+    let bound = |helper: usize| helper * count / helpers;
+    let ranges = (0..helpers).map(|helper| Mutex::new(bound(helper)..bound(helper + 1)));
+    let ranges: SmallVec<[Mutex<Range<usize>>; FEW]> = ranges.collect();
+    let finished = AtomicUsize::new(0);
+    let is_finished = || finished.load(Ordering::Acquire) == helpers;
+    let work = |helper: usize| {
+        let own = || locked(&ranges[helper]).next();
+        std::iter::from_fn(own).for_each(body);
+        let others = ranges.iter().cycle().skip(helper + 1).take(helpers - 1);
+        for range in others {
+            std::iter::from_fn(|| locked(range).next_back()).for_each(body);
+        }
+        finished.fetch_add(1, Ordering::Release);
+    };
+    on_threads(helpers, &work, &is_finished);
+}
+
+/// Calls `work` with every number below `helpers`: with 0 on this thread, which then waits for the others. For a turn it does so awake: kernels are short, and waking
+/// a thread of rayon takes as long as many of them.
+fn on_threads(
+    helpers: usize,
+    work: &(dyn Fn(usize) + Sync),
+    is_finished: &(dyn Fn() -> bool + Sync),
+) {
+    if helpers > 1 {
+        let last = helpers - 1;
+        rayon::join(|| on_threads(last, work, is_finished), || work(last));
+        return;
+    }
+    work(0);
+    let start = Instant::now();
+    while !is_finished() && start.elapsed() < TURN {
+        look_for_work();
+    }
+}
+
+/// Executes work of the pool, if there is some, or pauses for less than a microsecond, for the other thread of the core. Returns whether there was some.
+fn look_for_work() -> bool {
+    let has_worked = rayon::yield_now() == Some(rayon::Yield::Executed);
+    if !has_worked {
+        (0..16).for_each(|_| std::hint::spin_loop());
+    }
+    has_worked
+}
+
+/// No thread panics while it holds one of these.
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs all of `body` on a thread of the current rayon pool. There, dividing work among the threads wakes only those that are
@@ -117,11 +169,7 @@ fn turn(owner: Option<usize>, is_over: Arc<AtomicBool>, awake: &'static AtomicUs
     let mut has_worked = false;
     let goes_on = || !is_over.load(Ordering::Relaxed) && rayon::current_thread_index() != owner;
     while goes_on() && start.elapsed() < TURN {
-        match rayon::yield_now() {
-            Some(rayon::Yield::Executed) => has_worked = true,
-            // A pause of less than a microsecond, for the other thread of the core.
-            _ => (0..16).for_each(|_| std::hint::spin_loop()),
-        }
+        has_worked |= look_for_work();
     }
     if has_worked && goes_on() {
         rayon::spawn(move || turn(owner, is_over, awake));
@@ -198,6 +246,60 @@ mod tests {
             while rayon::yield_now() == Some(rayon::Yield::Executed) {}
             assert_eq!(AWAKE.load(Ordering::Relaxed), 0, "there is no other pass");
         });
+    }
+
+    #[test]
+    fn every_item_is_taken_once() {
+        for threads in [1, 2, 3, 8] {
+            for count in [0, 1, 2, 3, 7, 100] {
+                let times: Vec<_> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+                in_pool_of(threads, || {
+                    for_each(&times, |times| {
+                        times.fetch_add(1, Ordering::Relaxed);
+                    });
+                });
+                let once = times.iter().all(|times| times.load(Ordering::Relaxed) == 1);
+                assert!(once, "{count} items on {threads} threads: {times:?}");
+            }
+        }
+    }
+
+    /// The first thread has the first two items, and waits in one of them for all the others.
+    #[test]
+    fn a_thread_takes_items_of_one_that_is_late() {
+        let others = AtomicUsize::new(0);
+        let start = Instant::now();
+        in_pool_of(2, || {
+            for_each(0..4, |item| match item {
+                0 => {
+                    while others.load(Ordering::Relaxed) < 3 && start.elapsed().as_secs() < 60 {
+                        std::thread::yield_now();
+                    }
+                    assert_eq!(
+                        others.load(Ordering::Relaxed),
+                        3,
+                        "items wait for the first"
+                    );
+                }
+                _ => {
+                    others.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        });
+    }
+
+    #[test]
+    fn a_panic_of_an_item_reaches_the_caller() {
+        for threads in [1, 2, 8] {
+            for panics in [0, 5, 9] {
+                let result = std::panic::catch_unwind(|| {
+                    in_pool_of(threads, || {
+                        for_each(0..10, |item| assert!(item != panics, "item {item}"));
+                    });
+                });
+                assert!(result.is_err(), "item {panics} on {threads} threads");
+            }
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@
 use std::{mem, ops::Range};
 
 use super::packed::{
-    Columns as _, Part, Pieces, SUMMED_TILES, Sharing, Sums, Transposed, parts, row_chunks,
+    Columns as _, Part, Pieces, STRIP, SUMMED_TILES, Sharing, Sums, Transposed, parts, row_chunks,
 };
 use super::parallel::for_each;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
@@ -31,8 +31,8 @@ pub enum Dtype {
     Bf16,
 }
 
-/// The most depths that are multiplied at a time: as many bytes as the depths of a product of `f32`.
-const DEPTHS: usize = 1024;
+/// The most depths that are multiplied at a time: those of 384 columns are a [`STRIP`].
+const DEPTHS: usize = 768;
 /// The depths that are copied at a time, before they are rounded: a part of a first-level cache.
 const COPIED: usize = 64;
 /// The rows that are packed at a time: with all depths of a block, a part of a second-level cache.
@@ -91,7 +91,14 @@ pub(super) fn multiply_rounded<'a, E: Pooled, C: PairColumns<E>>(
     let pairs = block_of(rows.cols()).div_ceil(2);
     let panel = panel_columns::<E>() * pairs * size_of::<Pair>();
     let extents = [rows.rows(), rows.cols()];
-    let parts = parts(to, initial, extents, C::SHARING, panel, sums);
+    let columns_of = to.iter().map(MatrixMut::cols).sum::<usize>();
+    let mut sharing = C::SHARING;
+    // Each thread rounds the rows and the columns that it multiplies. Where its cache has room for all columns, and these are the fewer, it has rows of its own.
+    let is_strip = columns_of.div_ceil(panel_columns::<E>()) * panel <= STRIP;
+    if is_strip && columns_of < rows.rows() {
+        sharing.panels_of_a_thread = usize::MAX;
+    }
+    let parts = parts(to, initial, extents, sharing, panel, sums);
     for_each(parts, |part: Part<'_, E>| {
         multiply(part, initial, rows, columns);
     });
@@ -196,9 +203,9 @@ mod tests {
         [47, 63, 65],
         [49, 64, 64],
         [50, 65, 200],
-        [7, 1025, 33],
+        [7, 769, 33],
         [60, 129, 150],
-        [3, 2050, 5],
+        [3, 1538, 5],
     ];
 
     fn bf16(x: f32) -> f32 {
@@ -208,7 +215,7 @@ mod tests {
     /// Sums of exact products of rounded numbers, each rounded once, in the order of the instruction.
     fn reference(initial: Option<f32>, a: &[f32], b: &[f32]) -> f32 {
         let depth = a.len();
-        let blocks = depth.div_ceil(1024).max(1);
+        let blocks = depth.div_ceil(768).max(1);
         let block = depth.div_ceil(blocks).next_multiple_of(2).max(2);
         let mut total = initial;
         for (a, b) in a.chunks(block).zip(b.chunks(block)) {
