@@ -47,8 +47,8 @@ pub fn for_each<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + 
     }
 }
 
-/// Runs `body` for every index below `count` on so many threads. Each has a range of its own, and takes indices of the others when it is at its end. Of two threads,
-/// each has the same range in all kernels of a pass with so many indices: what it wrote in one kernel, and reads in the next, is in its cache.
+/// Runs `body` for every index below `count` on so many threads. Each thread has a range of indices, and takes those of the others at the end of its own. With two
+/// threads, a thread mostly has the same range in each kernel of a pass, and its cache still has what it wrote in the kernel before.
 fn share(count: usize, helpers: usize, body: &(dyn Fn(usize) + Sync)) {
     let bound = |helper: usize| helper * count / helpers;
     let ranges = (0..helpers).map(|helper| Mutex::new(bound(helper)..bound(helper + 1)));
@@ -67,8 +67,8 @@ fn share(count: usize, helpers: usize, body: &(dyn Fn(usize) + Sync)) {
     on_threads(helpers, &work, &is_finished);
 }
 
-/// Calls `work` with every number below `helpers`: with 0 on this thread, which then waits for the others. For a turn it does so awake: kernels are short, and waking
-/// a thread of rayon takes as long as many of them.
+/// Calls `work` with every number below `helpers`: with 0 on this thread, which then waits for the others. It stays awake for up to a [`TURN`], since waking a thread
+/// of rayon takes as long as many kernels.
 fn on_threads(
     helpers: usize,
     work: &(dyn Fn(usize) + Sync),
@@ -86,7 +86,7 @@ fn on_threads(
     }
 }
 
-/// Executes work of the pool, if there is some, or pauses for less than a microsecond, for the other thread of the core. Returns whether there was some.
+/// Executes a job of the pool if there is one, and returns whether there was. Otherwise pauses for less than a microsecond, for the other thread of the core.
 fn look_for_work() -> bool {
     let has_worked = rayon::yield_now() == Some(rayon::Yield::Executed);
     if !has_worked {

@@ -31,7 +31,7 @@ pub enum Dtype {
     Bf16,
 }
 
-/// The most depths that are multiplied at a time: those of 384 columns are a [`STRIP`].
+/// The most depths that are multiplied at a time: 384 columns with so many depths fit a [`STRIP`].
 const DEPTHS: usize = 768;
 /// The depths that are copied at a time, before they are rounded: a part of a first-level cache.
 const COPIED: usize = 64;
@@ -91,11 +91,12 @@ pub(super) fn multiply_rounded<'a, E: Pooled, C: PairColumns<E>>(
     let pairs = block_of(rows.cols()).div_ceil(2);
     let panel = panel_columns::<E>() * pairs * size_of::<Pair>();
     let extents = [rows.rows(), rows.cols()];
-    let columns_of = to.iter().map(MatrixMut::cols).sum::<usize>();
+    let cols = to.iter().map(MatrixMut::cols).sum::<usize>();
     let mut sharing = C::SHARING;
-    // Each thread rounds the rows and the columns that it multiplies. Where its cache has room for all columns, and these are the fewer, it has rows of its own.
-    let is_strip = columns_of.div_ceil(panel_columns::<E>()) * panel <= STRIP;
-    if is_strip && columns_of < rows.rows() {
+    // Each thread rounds the rows and the columns that it multiplies. If its cache has room for all columns, and there are fewer columns than rows, threads divide
+    // the rows, so that each row is rounded once.
+    let is_strip = cols.div_ceil(panel_columns::<E>()) * panel <= STRIP;
+    if is_strip && cols < rows.rows() {
         sharing.panels_of_a_thread = usize::MAX;
     }
     let parts = parts(to, initial, extents, sharing, panel, sums);

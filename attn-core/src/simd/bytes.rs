@@ -1,12 +1,12 @@
-//! Products of rows in two bytes for each number with panels of bytes. The sums are exact: the same integers on every instruction set.
+//! Products of rows of 16 bits with columns of 8 bits. The sums are exact: the same integers on every instruction set.
 //!
 //! ```text
 //! y[r][c][lane] = (256 (a[r] + Σ_k high[r][k] w[c][k][lane]) + (b[r] + Σ_k low[r][k] w[c][k][lane])) scale[r] scale[c][lane]
 //! ```
 //!
-//! Bytes of rows are in -128..=127, those of panels in 0..=255. Four depths of 16 columns stand in one cache line. `vpdpbusd` of AVX-512 VNNI multiplies
+//! A number of a row is two bytes, `256 high + low`, both in -128..=127. Bytes of columns are in 0..=255. The sums begin with `a` and `b`. Four depths of 16 columns stand in one cache line. `vpdpbusd` of AVX-512 VNNI multiplies
 //! such a line with four numbers of a row, and adds the products to 16 sums of 32 bits. Other instruction sets run a plain loop, which the compiler
-//! vectorises. Each operation behind the sums is rounded on its own.
+//! vectorises. Each operation on the sums is rounded on its own.
 
 use super::{Kernel, Vector, run};
 
@@ -27,23 +27,23 @@ pub struct ByteLine(pub [[u8; BYTE_DEPTHS]; BYTE_COLUMNS]);
 /// Four depths of a row.
 pub type SignedBytes = [i8; BYTE_DEPTHS];
 
-/// Rows, whose numbers are `(256 high + low) scale`.
+/// Rows of numbers `(256 high + low) scale`.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteRows<'a> {
-    /// `[rows, 2, depths]`: the higher bytes of each row, and the lower ones.
+    /// `[rows, 2, depths]`: the high bytes of each row, then its low bytes.
     pub bytes: &'a [SignedBytes],
-    /// What the sums of the higher and of the lower bytes begin with, `[rows]`.
+    /// `[rows]`: the initial values of the sums of the high bytes and of the low bytes.
     pub initial: &'a [[i32; 2]],
-    /// `[rows]`
+    /// `[rows]`: the scale of each row.
     pub scales: &'a [f32],
 }
 
-/// All depths of 16 columns each.
+/// Panels of 16 columns, with all depths.
 #[derive(Clone, Copy, Debug)]
 pub struct BytePanels<'a> {
-    /// `[panels, depths]`
+    /// `[panels, depths]`: the bytes.
     pub lines: &'a [ByteLine],
-    /// `[panels]`
+    /// `[panels]`: the scale of each column.
     pub scales: &'a [[f32; BYTE_COLUMNS]],
 }
 
@@ -59,7 +59,7 @@ pub fn multiply_bytes<const R: usize, const C: usize>(
     to: &mut [[[f32; BYTE_COLUMNS]; C]; R],
 ) {
     let depths = rows.bytes.len() / (2 * R);
-    let (Ok(initial), Ok(of_rows), Ok(of_columns)) = (
+    let (Ok(initial), Ok(row_scales), Ok(column_scales)) = (
         rows.initial.try_into(),
         rows.scales.try_into(),
         panels.scales.try_into(),
@@ -77,7 +77,8 @@ pub fn multiply_bytes<const R: usize, const C: usize>(
         bytes: rows.bytes,
         lines: panels.lines,
         initial,
-        scales: (of_rows, of_columns),
+        row_scales,
+        column_scales,
         to,
     };
     #[cfg(target_arch = "x86_64")]
@@ -95,8 +96,8 @@ struct Product<'a, const R: usize, const C: usize> {
     /// `[C, depths]`
     lines: &'a [ByteLine],
     initial: &'a [[i32; 2]; R],
-    /// Of the rows and columns.
-    scales: (&'a [f32; R], &'a [[f32; BYTE_COLUMNS]; C]),
+    row_scales: &'a [f32; R],
+    column_scales: &'a [[f32; BYTE_COLUMNS]; C],
     to: &'a mut [[[f32; BYTE_COLUMNS]; C]; R],
 }
 
@@ -115,7 +116,7 @@ impl<const R: usize, const C: usize> Kernel for Product<'_, R, C> {
                 });
                 for (lane, to) in to.iter_mut().enumerate() {
                     let sum = high[lane] as f32 * 256.0 + low[lane] as f32;
-                    *to = sum * (self.scales.0[r] * self.scales.1[c][lane]);
+                    *to = sum * (self.row_scales[r] * self.column_scales[c][lane]);
                 }
             }
         }
@@ -130,7 +131,7 @@ fn sums(x: &[SignedBytes], lines: &[ByteLine], initial: i32) -> [i32; BYTE_COLUM
         let x = x.map(i32::from);
         for (sum, w) in sums.iter_mut().zip(line) {
             let w = w.map(i32::from);
-            // No product of four bytes overflows. With a check of the sum, the loop would not be vectorised.
+            // The sum may wrap before the last depth, and is exact behind it. With a check for overflow, the loop would not be vectorised.
             *sum = sum.wrapping_add(x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3]);
         }
     }
@@ -170,12 +171,12 @@ mod vnni {
             }
         }
         for (r, to) in of.to.iter_mut().enumerate() {
-            let scale = _mm512_set1_ps(of.scales.0[r]);
+            let scale = _mm512_set1_ps(of.row_scales[r]);
             for (c, to) in to.iter_mut().enumerate() {
                 let [high, low] = [sums[r][0][c], sums[r][1][c]].map(|sum| _mm512_cvtepi32_ps(sum));
                 let sum = _mm512_add_ps(_mm512_mul_ps(high, _mm512_set1_ps(256.0)), low);
                 // SAFETY: 16 numbers have the size of the register.
-                let scales = unsafe { _mm512_loadu_ps(of.scales.1[c].as_ptr()) };
+                let scales = unsafe { _mm512_loadu_ps(of.column_scales[c].as_ptr()) };
                 let product = _mm512_mul_ps(sum, _mm512_mul_ps(scale, scales));
                 // SAFETY: as above.
                 unsafe { _mm512_storeu_ps(to.as_mut_ptr(), product) };

@@ -67,6 +67,7 @@ impl Int8Matrix {
         self.cols.div_ceil(BYTE_DEPTHS)
     }
 
+    /// Some of the panels.
     fn panels(&self, panels: Range<usize>) -> BytePanels<'_> {
         let each = self.lines_of_panel();
         BytePanels {
@@ -238,7 +239,7 @@ struct RoundedRows {
     bytes: Vec<SignedBytes>,
     /// `[rows]`
     scales: Vec<f32>,
-    /// What the sums of products begin with, `[rows]`: they are without [`OFFSET`] then.
+    /// `[rows]`: the initial values of the sums of products with the high bytes and with the low bytes. They subtract what [`OFFSET`] adds.
     initial: Vec<[i32; 2]>,
 }
 
@@ -260,7 +261,10 @@ impl RoundedRows {
         self.rows = x.rows();
         self.len = x.cols().div_ceil(BYTE_DEPTHS);
         self.bytes.resize(2 * self.rows * self.len, [0; _]);
+        // Rows without numbers have no block below.
+        self.scales.clear();
         self.scales.resize(self.rows, 0.0);
+        self.initial.clear();
         self.initial.resize(self.rows, [0; 2]);
         let each = (FEW_MULTIPLICATIONS / 16).div_ceil(x.cols().max(1));
         let initial = self.initial.chunks_mut(each);
@@ -280,6 +284,7 @@ impl RoundedRows {
         });
     }
 
+    /// Some of the rows.
     fn some(&self, rows: Range<usize>) -> ByteRows<'_> {
         let each = 2 * self.len;
         ByteRows {
@@ -384,6 +389,7 @@ impl<E: Real> Product<'_, '_, E> {
         }
     }
 
+    /// `R` rows with `C` panels.
     #[inline(always)]
     fn tile<const R: usize, const C: usize>(&mut self, row: usize, panel: usize) {
         let columns = panel * BYTE_COLUMNS..(panel + C) * BYTE_COLUMNS;

@@ -206,6 +206,19 @@ fn what_is_not_finite_reaches_the_results_that_read_it_and_no_others() {
 }
 
 #[test]
+fn rows_without_numbers_are_mapped_to_the_bias() {
+    let bias = [1.0, 2.0];
+    for format in FORMATS {
+        // A thread keeps the memory of its last product.
+        let (w, _) = quantize(Matrix::new(&[1.0_f32; 6], 2, 3), format);
+        map(Matrix::new(&[f32::NAN; 3], 1, 3), &w, Some(&bias), 1);
+        let (w, _) = quantize(Matrix::<f32>::new(&[], 2, 0), format);
+        let y = map(Matrix::new(&[], 1, 0), &w, Some(&bias), 1);
+        assert_eq!(y, bias, "{format:?}");
+    }
+}
+
+#[test]
 fn zeros_and_numbers_of_any_size_are_mapped() {
     for scale in [0.0, 1e-40, 1e-30, 1e30] {
         let x: Vec<f32> = noise(2 * 30, 1);
