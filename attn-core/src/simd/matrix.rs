@@ -293,6 +293,10 @@ impl<'a, E> MatrixMut<'a, E> {
         self.row_stride
     }
 
+    pub(super) fn as_ptr(&self) -> *const E {
+        self.start
+    }
+
     pub(super) fn as_mut_ptr(&mut self) -> *mut E {
         self.start
     }
@@ -403,6 +407,26 @@ impl<'a, E> MatrixMut<'a, E> {
         (left, right)
     }
 
+    /// A range of rows.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    #[track_caller]
+    pub fn some_rows(self, range: Range<usize>) -> Self {
+        self.split_rows(range.end).0.split_rows(range.start).1
+    }
+
+    /// A range of columns.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    #[track_caller]
+    pub fn some_cols(self, range: Range<usize>) -> Self {
+        self.split_cols(range.end).0.split_cols(range.start).1
+    }
+
     /// Parts of `rows` rows each; the last may have fewer.
     ///
     /// # Panics
@@ -445,6 +469,14 @@ impl<'a, E> MatrixMut<'a, E> {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         // SAFETY: by the invariant. The borrow of `self` excludes writers.
         unsafe { std::slice::from_raw_parts(self.row_start(row), self.cols) }
+    }
+
+    /// Sets all elements to one number.
+    pub fn fill(&mut self, value: E)
+    where
+        E: Copy,
+    {
+        (0..self.rows).for_each(|row| self.row_mut(row).fill(value));
     }
 
     /// A mutable row.

@@ -14,9 +14,9 @@
 //!
 //! The result may be in pieces, side by side: the columns of a panel need not be neighbours in memory.
 
-use std::ops::Range;
+use std::{ops::Range, slice};
 
-use super::prefetch::{LINE, prefetch, prefetch_line};
+use super::prefetch::{LINE, prefetch_line};
 use super::slice::{load_any, store_any};
 use super::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
@@ -37,9 +37,6 @@ pub const TILE_ROWS: usize = 6;
 const VECTORS: usize = 4;
 /// The same with 16 registers, for 12 sums.
 const FEW_VECTORS: usize = 2;
-
-/// The most lanes of a tile.
-const MOST: usize = VECTORS * 16;
 
 /// The panels of the right side of a product: `[panels, depth, columns]`, packed or in a matrix. A number may be a [`Pair`](super::Pair) of two
 /// depths.
@@ -379,7 +376,7 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
         V: Vector<Element = E>,
         F: Factors<V, Number = N>,
     {
-        self.prefetch_results(&place);
+        self.prefetch_results::<R>(&place, C * size_of::<V>());
         let ahead = match prefetches {
             true => self.ahead(&place, R),
             false => None,
@@ -393,8 +390,11 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
                 let columns = some.start - start..some.end - start;
                 write_whole(&sums, piece, self.initial, &place, columns);
             } else if !some.is_empty() {
+                // A copy, as sums whose address is taken would be in memory from the first one on.
+                let copied = sums;
+                let numbers = numbers(&copied).chunks_exact(C * V::LANES);
                 self.initial
-                    .write_part::<V>(&numbers(&sums), piece, start, &place, some);
+                    .write_part::<V>(numbers, piece, start, &place, some);
             }
             start = end;
         }
@@ -402,16 +402,22 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
 }
 
 impl<E: Real, N: Copy> Product<'_, '_, E, N> {
-    /// Prefetches the memory of a part of the result, which is in a cache when the sums are ready.
+    /// Prefetches the memory of the results of a tile of `R` rows and `bytes` bytes of each, which is in a cache when the sums are ready.
     #[inline(always)]
-    fn prefetch_results(&self, place: &Place) {
+    fn prefetch_results<const R: usize>(&self, place: &Place, bytes: usize) {
         let mut start = 0;
         for piece in &*self.to {
             let end = start + piece.cols();
             if start <= place.columns.start && place.columns.end <= end {
-                let columns = place.columns.start - start..place.columns.end - start;
-                for row in place.rows.clone() {
-                    prefetch(&piece.row(row)[columns.clone()]);
+                let stride = piece.row_stride();
+                let first = place.rows.start * stride + place.columns.start - start;
+                let mut row = piece.as_ptr().wrapping_add(first);
+                for _ in 0..R {
+                    let line = row.cast::<u8>();
+                    (0..bytes)
+                        .step_by(LINE)
+                        .for_each(|at| prefetch_line(line.wrapping_add(at)));
+                    row = row.wrapping_add(stride);
                 }
             }
             start = end;
@@ -431,42 +437,49 @@ impl<E: Real, N: Copy> Product<'_, '_, E, N> {
             let share = next.rows().div_ceil(self.rows.rows().div_ceil(rows));
             let first = place.rows.start / rows * share;
             let stride = next.row_stride();
-            return Some(Ahead {
-                piece: next.as_ptr().wrapping_add(first * stride).cast(),
-                stride: stride * size_of::<E>(),
-                lines: (next.cols() * size_of::<E>()).div_ceil(LINE),
-                line: 0,
-            });
+            let bytes = (next.cols() * size_of::<E>()).next_multiple_of(LINE);
+            let piece = next.as_ptr().wrapping_add(first * stride);
+            return Some(Ahead::new(piece.cast(), bytes, stride * size_of::<E>()));
         }
         let (row_stride, step) = self.rows.strides();
         let last_of_next = (place.rows.start + 2 * rows - 1) * row_stride;
-        (step > 1).then(|| Ahead {
-            piece: self.rows.as_ptr().wrapping_add(last_of_next).cast(),
-            stride: step * size_of::<N>(),
-            lines: 1,
-            line: 0,
-        })
+        let line = self.rows.as_ptr().wrapping_add(last_of_next).cast();
+        (step > 1).then(|| Ahead::new(line, LINE, step * size_of::<N>()))
     }
 }
 
-/// Memory to prefetch: pieces of so many lines, `stride` bytes apart.
+/// Memory to prefetch: pieces of some lines. All of it are addresses alone.
 #[derive(Clone, Copy)]
 struct Ahead {
-    piece: *const u8,
+    /// The next line.
+    line: *const u8,
+    /// The end of its piece.
+    end: *const u8,
+    /// The bytes of a piece.
+    bytes: usize,
+    /// The distance between neighbouring pieces in bytes.
     stride: usize,
-    lines: usize,
-    line: usize,
 }
 
 impl Ahead {
+    #[inline(always)]
+    fn new(piece: *const u8, bytes: usize, stride: usize) -> Self {
+        Self {
+            line: piece,
+            end: piece.wrapping_add(bytes),
+            bytes,
+            stride,
+        }
+    }
+
     /// Prefetches the next line.
     #[inline(always)]
     fn prefetch_next(&mut self) {
-        prefetch_line(self.piece.wrapping_add(self.line * LINE));
-        self.line += 1;
-        if self.line >= self.lines {
-            self.line = 0;
-            self.piece = self.piece.wrapping_add(self.stride);
+        prefetch_line(self.line);
+        self.line = self.line.wrapping_add(LINE);
+        if self.line >= self.end {
+            self.end = self.end.wrapping_add(self.stride);
+            self.line = self.end.wrapping_sub(self.bytes);
         }
     }
 }
@@ -546,14 +559,16 @@ fn write_row<V: Vector, const N: usize>(
 impl<E: Real> Initial<'_, E> {
     /// Writes the numbers of a tile that are in `columns` of the result, to a piece whose first column is `start`.
     #[inline(always)]
-    fn write_part<V: Vector<Element = E>>(
+    fn write_part<'s, V: Vector<Element = E>>(
         self,
-        numbers: &[[E; MOST]],
+        numbers: impl Iterator<Item = &'s [E]>,
         piece: &mut MatrixMut<'_, E>,
         start: usize,
         place: &Place,
         columns: Range<usize>,
-    ) {
+    ) where
+        E: 's,
+    {
         for (row, numbers) in place.rows.clone().zip(numbers) {
             let to = &mut piece.row_mut(row)[columns.start - start..columns.end - start];
             let numbers = &numbers[columns.start - place.columns.start..][..to.len()];
@@ -582,7 +597,7 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
     first: usize,
     b: Panel<'_, F::Number>,
     col: usize,
-    mut ahead: Option<Ahead>,
+    ahead: Option<Ahead>,
 ) -> [[V; N]; R] {
     let depth = a.cols();
     let last_depth = depth.saturating_sub(1) * b.stride;
@@ -590,51 +605,94 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
         first < a.rows() && (depth == 0 || last_depth + col + N * V::LANES <= b.numbers.len()),
         "a tile within its rows and its panel"
     );
-    let (row_stride, step) = a.strides();
-    let last = a.rows() - 1;
-    let rows: [usize; R] = std::array::from_fn(|i| (first + i).min(last) * row_stride);
-    let mut sums = [[V::zero(); N]; R];
     if depth == 0 {
-        return sums;
+        return [[V::zero(); N]; R];
     }
-    // SAFETY: `first` and `last` are rows of the matrix, so where each begins, there is a number.
-    let rows = rows.map(|at| unsafe { a.as_ptr().add(at) });
-    let mut at = 0;
-    for k in 0..depth {
-        // SAFETY: `k` is less than the depth. So each row has a number `k`, `at` behind its first, and the columns of the tile at the last depth are
-        // within the panel.
-        let (a, b) = unsafe {
-            let start = k * b.stride + col;
-            (
-                rows.map(|row| *row.add(at)),
-                b.numbers.get_unchecked(start..start + N * V::LANES),
-            )
-        };
-        if let Some(ahead) = &mut ahead {
-            ahead.prefetch_next();
-        }
-        at += step;
-        let b: [F::Lanes; N] = std::array::from_fn(|i| F::load(&b[i * V::LANES..]));
-        for (sums, a) in sums.iter_mut().zip(a) {
-            let a = F::splat(a);
-            for (sum, b) in sums.iter_mut().zip(b) {
-                *sum = F::add_product(a, b, *sum);
+    let (row_stride, step) = a.strides();
+    // SAFETY: these are a row and a column that exist.
+    let (rows, columns) = unsafe {
+        (
+            a.as_ptr().add(first * row_stride),
+            b.numbers.as_ptr().add(col),
+        )
+    };
+    let depths = Depths {
+        count: depth,
+        rows,
+        step,
+        columns,
+        stride: b.stride,
+    };
+    let count = a.rows() - first;
+    // Three loops, as few registers then say where the rows are.
+    // SAFETY: each row of the tile is one of `a`, which has a number for each depth. The columns of the tile at the last depth are within the panel.
+    unsafe {
+        match row_stride {
+            1 if count >= R => depths.sums::<V, F, R, N>(|row| row, ahead),
+            _ if count >= R => depths.sums::<V, F, R, N>(|row| row * row_stride, ahead),
+            _ => {
+                let rows: [usize; R] = std::array::from_fn(|row| row.min(count - 1) * row_stride);
+                depths.sums::<V, F, R, N>(|row| rows[row], ahead)
             }
         }
     }
-    sums
 }
 
-/// The sums as numbers, one vector behind the other.
-#[inline(always)]
-fn numbers<V: Vector, const R: usize, const N: usize>(
-    sums: &[[V; N]; R],
-) -> [[V::Element; MOST]; R] {
-    let mut numbers = [[V::Element::ZERO; MOST]; R];
-    for (to, sums) in numbers.iter_mut().zip(sums) {
-        for (to, sum) in to.chunks_exact_mut(V::LANES).zip(sums) {
-            sum.store(to);
+/// The numbers that a tile multiplies.
+#[derive(Clone, Copy)]
+struct Depths<T> {
+    /// The number of depths.
+    count: usize,
+    /// The first row.
+    rows: *const T,
+    /// The distance between neighbouring depths of a row.
+    step: usize,
+    /// The columns of the first depth.
+    columns: *const T,
+    /// The distance between neighbouring depths of the columns.
+    stride: usize,
+}
+
+impl<T: Copy> Depths<T> {
+    /// The sums, where a row stands `offset` behind the first one.
+    ///
+    /// # Safety
+    /// At each depth there is a number of each row, and `N` vectors of columns.
+    #[inline(always)]
+    unsafe fn sums<V: Vector, F: Factors<V, Number = T>, const R: usize, const N: usize>(
+        self,
+        offset: impl Fn(usize) -> usize,
+        mut ahead: Option<Ahead>,
+    ) -> [[V; N]; R] {
+        let mut sums = [[V::zero(); N]; R];
+        // Behind the last depth they may be no addresses of the program.
+        let (mut rows, mut columns) = (self.rows, self.columns);
+        for _ in 0..self.count {
+            let b: [F::Lanes; N] = std::array::from_fn(|n| {
+                // SAFETY: the caller says that these columns are there.
+                F::load(unsafe { slice::from_raw_parts(columns.add(n * V::LANES), V::LANES) })
+            });
+            if let Some(ahead) = &mut ahead {
+                ahead.prefetch_next();
+            }
+            // A number is loaded where it is multiplied. All of them at once would take registers from the sums.
+            for (row, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: the caller says that each row has a number here.
+                let a = F::splat(unsafe { *rows.add(offset(row)) });
+                for (sum, b) in sums.iter_mut().zip(b) {
+                    *sum = F::add_product(a, b, *sum);
+                }
+            }
+            rows = rows.wrapping_add(self.step);
+            columns = columns.wrapping_add(self.stride);
         }
+        sums
     }
-    numbers
+}
+
+/// The sums as numbers, `[R, N * LANES]`.
+fn numbers<V: Vector, const R: usize, const N: usize>(sums: &[[V; N]; R]) -> &[V::Element] {
+    const { assert!(size_of::<V>() == V::LANES * size_of::<V::Element>()) };
+    // SAFETY: a vector has its lanes side by side, and as many bytes.
+    unsafe { slice::from_raw_parts(sums.as_ptr().cast(), R * N * V::LANES) }
 }

@@ -3,6 +3,8 @@
 //! The blocks of keys of a head are distributed to tasks. A task owns the gradients of its keys and values. A query reads the
 //! keys of several tasks, so its gradient is a sum over tasks.
 
+use std::mem;
+
 use super::head_major::HeadMajor;
 use super::heads::{Heads, row_chunks, some_rows_of};
 use super::key_block::KeyBlock;
@@ -79,7 +81,7 @@ impl<E: Pooled> Attention<'_, E> {
         let as_given = [(d.q, q.layout), (d.k, k.layout), (d.v, v.layout)];
         let as_given = as_given.map(|(matrix, layout)| Heads { matrix, layout });
         let mut score = d.score;
-        let pairs = score.as_mut().map(|score| std::mem::take(&mut score.pairs));
+        let pairs = score.as_mut().map(|score| mem::take(&mut score.pairs));
         let pairs = pairs.filter(|pairs| !pairs.is_empty());
         let pairs = pairs.map(|pairs| PairGradients::new(pairs, sizes));
         let sink = pairs.as_ref().map(|pairs| pairs as &dyn PairSink<E>);
@@ -232,8 +234,22 @@ impl<E: Pooled> Attention<'_, E> {
         {
             queries.sink_gradients(sink, d.sums.sink);
         }
-        let mut d_q = QueryGradients::new(self.sizes, self.division().0);
-        let tasks = d_q.parts().zip(d.sums.tasks).map(|(d_q, sums)| Task {
+        let (tasks, _) = self.division();
+        let mut rest = d.q;
+        // The gradients are summed where they stand, if a task has all keys and there is no transform to derive.
+        let mut sums = None;
+        let parts: Vec<_> = match tasks == 1 && self.query.is_shift() {
+            true => {
+                let heads = mem::take(&mut rest).into_iter();
+                TaskQueryGradients::of_tasks(self.sizes, heads).collect()
+            }
+            false => {
+                let sums = sums.insert(QueryGradients::new(self.sizes, tasks));
+                sums.parts().collect()
+            }
+        };
+        let tasks = parts.into_iter().zip(d.sums.tasks);
+        let tasks = tasks.map(|(d_q, sums)| Task {
             blocks: Vec::new(),
             d_q,
             sums,
@@ -246,7 +262,9 @@ impl<E: Pooled> Attention<'_, E> {
             }
             task.d_q.finish(self.rounded_scale().unwrap_or(E::ONE));
         });
-        self.finish_queries(&saved.q, &d_q, d.q, d.sums.query_gains);
+        if let Some(sums) = &sums {
+            self.finish_queries(&saved.q, sums, rest, d.sums.query_gains);
+        }
     }
 
     /// Distributes the blocks of every head to its tasks, back and forth: under a causal mask, an early block has more queries

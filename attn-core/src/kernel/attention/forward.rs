@@ -19,13 +19,13 @@ use smallvec::SmallVec;
 
 use super::dropout_mask::DropoutMask;
 use super::heads::Heads;
-use super::layout::{equal_chunks, fill, some_cols};
+use super::layout::equal_chunks;
 use super::load::{LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::paged::{KeySource, Rows};
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
 use super::rounded::{
-    MaskedPairs, PairPanel, RoundedKeys, multiply, round_queries, rounded_rows, scale_rows, whole,
+    MaskedPairs, PairPanel, RoundedKeys, multiply_pairs, round_queries, rounded_rows, scale_rows,
 };
 use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::{Slopes, Sparse, Sparsify};
@@ -34,7 +34,7 @@ use super::weights::{ApplyDropout, Divide, OnlineSoftmax, WriteLse};
 use super::{Attention, OutputGradients, Outputs, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Pair, WriteMode, run};
+use crate::simd::{Pair, run};
 
 /// Beyond this number of values, those of all heads side by side are on more pages than the TLB holds.
 const FAR: usize = 2048;
@@ -365,13 +365,19 @@ impl<E: Pooled> Attention<'_, E> {
 
     fn tiles(&self, block: &Block<'_, E>) -> impl Iterator<Item = Tile> {
         let keys = 0..self.sizes.key;
-        tiles(self.mask, block.head, block.queries.clone(), keys)
+        tiles(
+            self.mask,
+            block.head,
+            block.queries.clone(),
+            keys,
+            self.sizes.width,
+        )
     }
 
     /// Zeros, `[queries, value_width]`.
     fn no_sums(&self, block: &Block<'_, E>) -> Panel<E> {
         let mut sums = Panel::new(block.queries.len(), self.sizes.value_width);
-        fill(sums.write(), E::ZERO);
+        sums.write().fill(E::ZERO);
         sums
     }
 
@@ -388,14 +394,12 @@ impl<E: Pooled> Attention<'_, E> {
                         k.dots(scale, q.row(0), keys, to.row_mut(0));
                     }
                     _ => k.with(keys, |k| {
-                        self.similarities(tile.head, q, k.transposed(), to.reborrow());
+                        self.similarities(tile, q, k.transposed(), to.reborrow());
                     }),
                 }
             }
             Operands::Rounded { q, keys } => {
-                let end = tile.keys.start + whole(tile.keys.len());
-                let columns = keys.columns().some_cols(tile.keys.start..end);
-                multiply(to.reborrow(), Initial::Zero, q, columns);
+                multiply_pairs(tile, to.reborrow(), q, keys.columns(), tile.keys.start);
             }
         }
         self.score(tile, to);
@@ -415,7 +419,7 @@ impl<E: Pooled> Attention<'_, E> {
             run(ApplyDropout {
                 dropper: DropoutMask::new(dropout),
                 tile,
-                weights: some_cols(weights.write(), columns.clone()),
+                weights: weights.write().some_cols(columns.clone()),
             });
         }
         let (mask, matrix) = (self.mask, weights.read().some_cols(columns));
@@ -429,7 +433,7 @@ impl<E: Pooled> Attention<'_, E> {
                 } else {
                     v.with(tile.keys.clone(), |values| {
                         let weights = MaskedWeights { mask, tile, matrix };
-                        weights.matmul(E::ONE, values, sums.write(), WriteMode::Add);
+                        weights.add_matmul(E::ONE, values, sums.write());
                     });
                 }
             }

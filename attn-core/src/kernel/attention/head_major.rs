@@ -47,9 +47,4 @@ impl<E: Pooled> HeadMajor<E> {
     ) -> impl Iterator<Item = Vec<MatrixMut<'_, E>>> {
         row_chunks(self.heads(), rows)
     }
-
-    /// The numbers of this many heads at a time.
-    pub(super) fn head_chunks(&mut self, heads: usize) -> impl Iterator<Item = &mut [E]> {
-        equal_chunks(&mut self.memory, self.heads.checked_div(heads).unwrap_or(0))
-    }
 }

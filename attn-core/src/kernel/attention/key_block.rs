@@ -13,19 +13,18 @@
 use std::ops::Range;
 
 use super::dropout_mask::DropoutMask;
-use super::layout::{fill, some_cols, some_rows};
 use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::plan::{QUERIES, Tile, chunks, tiles};
 use super::queries::{Block, BlockVectors, Queries, TaskQueryGradients};
-use super::rounded::{Loaded, MaskedPairs, PairPanel, multiply, whole};
+use super::rounded::{Loaded, MaskedPairs, PairPanel, multiply_pairs};
 use super::sums::TaskSums;
 use super::weights::Differentiate;
 use super::{Attention, HeadTransform, ScoreSums, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Pair, Threads, WriteMode, product, run};
+use crate::simd::{Threads, WriteMode, call, product, run};
 
 /// Keys and values of a head, and their gradients.
 pub(super) struct KeyBlock<'a, E> {
@@ -119,12 +118,6 @@ struct Pairs<E: Pooled> {
 /// Why the vectors of queries and those of keys are both rounded, or neither are.
 const ONE_DTYPE: &str = "an attention has one dtype";
 
-/// Some columns, and those behind them in the last vector.
-fn whole_columns<'a>(x: &'a PairPanel, columns: &Range<usize>) -> Matrix<'a, Pair> {
-    let end = columns.start + whole(columns.len());
-    x.read().some_cols(columns.start..end)
-}
-
 impl<E: Pooled> Attention<'_, E> {
     pub(super) fn backward_block(
         &self,
@@ -140,7 +133,14 @@ impl<E: Pooled> Attention<'_, E> {
         let mut pairs = Pairs::new(range.len());
         for head in self.sizes.heads_of(b, kv) {
             for some in chunks(0..self.sizes.query, QUERIES) {
-                let mut tiles = tiles(self.mask, head, some.clone(), range.clone()).peekable();
+                let tiles = tiles(
+                    self.mask,
+                    head,
+                    some.clone(),
+                    range.clone(),
+                    self.sizes.width,
+                );
+                let mut tiles = tiles.peekable();
                 if tiles.peek().is_none() {
                     continue;
                 }
@@ -179,8 +179,8 @@ impl<E: Pooled> Attention<'_, E> {
             pairs,
             sums.score(tile),
         );
-        let d_values = some_rows(keys.d_values.write(), columns.clone());
-        match (&keys.vectors, queries.vectors) {
+        let d_values = keys.d_values.write().some_rows(columns.clone());
+        match (&keys.vectors, &queries.vectors) {
             (
                 Vectors::Whole {
                     rows, columns: kt, ..
@@ -192,14 +192,15 @@ impl<E: Pooled> Attention<'_, E> {
                     tile,
                     matrix,
                 };
+                let (q, d_out) = (q.rows(), d_out.rows());
                 let weights = of(pairs.weights.read());
-                weights.transposed_matmul(E::ONE, d_out, d_values, WriteMode::Add);
+                weights.add_transposed_matmul(E::ONE, d_out, d_values);
                 match self.similarity {
                     Similarity::Dot { scale } => {
                         let d = of(pairs.d.read());
-                        let d_k = some_rows(keys.d.write(), columns.clone());
-                        d.transposed_matmul(scale, q, d_k, WriteMode::Add);
-                        d.matmul(scale, rows.read().some_rows(columns), d_q, WriteMode::Add);
+                        let d_k = keys.d.write().some_rows(columns.clone());
+                        d.add_transposed_matmul(scale, q, d_k);
+                        d.add_matmul(scale, rows.read().some_rows(columns), d_q);
                     }
                     Similarity::Additive { w } => run(AdditiveGradients {
                         q,
@@ -207,7 +208,7 @@ impl<E: Pooled> Attention<'_, E> {
                         w: w.row(tile.head.h),
                         d: pairs.d.read(),
                         d_q,
-                        d_kt: some_cols(keys.d.write(), columns),
+                        d_kt: keys.d.write().some_cols(columns),
                         d_w: sums.w(tile),
                     }),
                 }
@@ -218,7 +219,7 @@ impl<E: Pooled> Attention<'_, E> {
                 let weights = PairPanel::of_rows(pairs.weights.read());
                 masked.add_transposed_matmul(weights.read(), d_out.depths, d_values);
                 let d = PairPanel::of_rows(pairs.d.read());
-                let d_k = some_rows(keys.d.write(), columns.clone());
+                let d_k = keys.d.write().some_rows(columns.clone());
                 masked.add_transposed_matmul(d.read(), q.depths, d_k);
                 let d = PairPanel::of_columns(pairs.d.read());
                 let of_keys = columns.start / 2..columns.end.div_ceil(2);
@@ -242,14 +243,13 @@ impl<E: Pooled> Attention<'_, E> {
         let cols = tile.keys.len();
         let mut scores = pairs.weights.reshape(rows, cols);
         let mut d = pairs.d.reshape(rows, cols);
-        match (&keys.vectors, queries.vectors) {
+        match (&keys.vectors, &queries.vectors) {
             (Vectors::Whole { columns: kt, .. }, BlockVectors::Whole { rows, .. }) => {
                 let kt = kt.read().some_cols(columns.clone());
-                self.similarities(tile.head, rows, kt, scores.reborrow());
+                self.similarities(tile, rows.rows(), kt, scores.reborrow());
             }
             (Vectors::Rounded { columns: kt, .. }, BlockVectors::Rounded { rows, .. }) => {
-                let kt = whole_columns(kt, &columns);
-                multiply(scores.reborrow(), Initial::Zero, rows.rows, kt);
+                multiply_pairs(tile, scores.reborrow(), rows.rows, kt, columns.start);
             }
             _ => unreachable!("{ONE_DTYPE}"),
         }
@@ -260,26 +260,26 @@ impl<E: Pooled> Attention<'_, E> {
             }
         }
         self.score(tile, &mut scores);
-        let into = match queries.d_weights {
-            None => WriteMode::Overwrite,
-            Some(d_weights) => {
-                for row in 0..rows {
-                    let d_weights = &d_weights.row(row)[tile.keys.clone()];
-                    d.row_mut(row).copy_from_slice(d_weights);
-                }
-                WriteMode::Add
-            }
-        };
-        match (&keys.vectors, queries.vectors) {
+        match (&keys.vectors, &queries.vectors) {
             (Vectors::Whole { value_columns, .. }, BlockVectors::Whole { d_out, .. }) => {
+                let d_out = d_out.rows();
                 let vt = value_columns.read().some_cols(columns);
-                product(d.reborrow(), into, E::ONE, d_out, vt, Threads::One);
+                tile.bands()
+                    .for_each_pairs(d.reborrow(), |d, queries, keys| {
+                        let (d_out, vt) = (d_out.some_rows(queries), vt.some_cols(keys));
+                        product(d, WriteMode::Overwrite, E::ONE, d_out, vt, Threads::One);
+                    });
             }
             (Vectors::Rounded { value_columns, .. }, BlockVectors::Rounded { d_out, .. }) => {
-                let vt = whole_columns(value_columns, &columns);
-                multiply(d.reborrow(), into.into(), d_out.rows, vt);
+                multiply_pairs(tile, d.reborrow(), d_out.rows, value_columns, columns.start);
             }
             _ => unreachable!("{ONE_DTYPE}"),
+        }
+        if let Some(d_weights) = queries.d_weights {
+            for row in 0..rows {
+                let d_weights = &d_weights.row(row)[tile.keys.clone()];
+                call::axpy(E::ONE, d_weights, d.row_mut(row));
+            }
         }
         run(Differentiate {
             normalizer: self.normalizer,
@@ -324,8 +324,8 @@ impl<'a, E: Pooled> Keys<'a, E> {
             Similarity::Additive { .. } => Panel::new(width, keys),
         };
         let mut d_values = Panel::new(keys, value_width);
-        fill(d.write(), E::ZERO);
-        fill(d_values.write(), E::ZERO);
+        d.write().fill(E::ZERO);
+        d_values.write().fill(E::ZERO);
         Self {
             given,
             vectors,

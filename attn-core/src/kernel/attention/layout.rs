@@ -6,7 +6,7 @@ use super::heads::{HeadLayout, Heads};
 use super::paged::KeySource;
 use super::plan::Head;
 use super::{Attention, Normalizer, Sizes};
-use crate::kernel::{Matrix, MatrixMut, Pooled, parallel};
+use crate::kernel::{Matrix, Pooled, parallel};
 
 /// The number of multiplications and additions below which a second thread does not pay: some tens of microseconds.
 const SMALL: usize = 1 << 20;
@@ -132,21 +132,4 @@ pub(super) fn equal_chunks<E>(x: &mut [E], count: usize) -> impl Iterator<Item =
         rest = others;
         share
     })
-}
-
-/// A range of rows.
-pub(super) fn some_rows<E>(x: MatrixMut<'_, E>, range: Range<usize>) -> MatrixMut<'_, E> {
-    x.split_rows(range.end).0.split_rows(range.start).1
-}
-
-/// A range of columns.
-pub(super) fn some_cols<E>(x: MatrixMut<'_, E>, range: Range<usize>) -> MatrixMut<'_, E> {
-    x.split_cols(range.end).0.split_cols(range.start).1
-}
-
-/// Sets all elements to one number.
-pub(super) fn fill<E: Copy>(mut x: MatrixMut<'_, E>, value: E) {
-    for row in 0..x.rows() {
-        x.row_mut(row).fill(value);
-    }
 }

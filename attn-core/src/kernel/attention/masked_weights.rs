@@ -5,7 +5,7 @@
 //! them. All other elements keep their bits.
 
 use super::TileMask;
-use super::layout::fill;
+use super::bands::Side;
 use super::plan::Tile;
 use crate::kernel::Pooled;
 use crate::kernel::panel::Panel;
@@ -22,65 +22,53 @@ pub(super) struct MaskedWeights<'a, E> {
 }
 
 impl<E: Pooled> MaskedWeights<'_, E> {
-    /// `to = scale * C rows`, or `+=`: one row per query from one row per key.
-    pub(super) fn matmul(
-        &self,
-        scale: E,
-        rows: Matrix<'_, E>,
-        to: MatrixMut<'_, E>,
-        into: WriteMode,
-    ) {
+    /// `to += scale * C rows`: one row per query from one row per key.
+    pub(super) fn add_matmul(&self, scale: E, rows: Matrix<'_, E>, to: MatrixMut<'_, E>) {
         let candidates = self.tile.partial_columns().flatten();
-        self.product(|matrix| matrix, scale, rows, candidates, to, into);
+        self.add(Side::Queries, scale, rows, candidates, to);
     }
 
-    /// `to = scale * Cᵀ rows`, or `+=`: one row per key from one row per query.
-    pub(super) fn transposed_matmul(
+    /// `to += scale * Cᵀ rows`: one row per key from one row per query.
+    pub(super) fn add_transposed_matmul(
         &self,
         scale: E,
         rows: Matrix<'_, E>,
         to: MatrixMut<'_, E>,
-        into: WriteMode,
     ) {
-        let candidates = if self.tile.is_partial() {
-            0..rows.rows()
-        } else {
-            0..0
+        let candidates = match self.tile.is_partial() {
+            true => 0..rows.rows(),
+            false => 0..0,
         };
-        self.product(
-            |matrix| matrix.transposed(),
-            scale,
-            rows,
-            candidates,
-            to,
-            into,
-        );
+        self.add(Side::Keys, scale, rows, candidates, to);
     }
 
-    fn product(
+    fn add(
         &self,
-        orient: for<'m> fn(Matrix<'m, E>) -> Matrix<'m, E>,
+        side: Side,
         scale: E,
         rows: Matrix<'_, E>,
         candidates: impl Iterator<Item = usize>,
         mut to: MatrixMut<'_, E>,
-        into: WriteMode,
     ) {
+        let orient = |matrix| match side {
+            Side::Queries => matrix,
+            Side::Keys => Matrix::transposed(matrix),
+        };
         let factors = orient(self.matrix);
+        let add = |to: MatrixMut<'_, E>, rows: Matrix<'_, E>| {
+            self.tile.bands().for_each_rows(side, to, |to, of, depths| {
+                let factors = factors.part(of, depths.clone());
+                let rows = rows.some_rows(depths);
+                product(to, WriteMode::Add, scale, factors, rows, Threads::One);
+            });
+        };
         let non_finite = run(NonFinite { rows, candidates });
         // A product with a single contiguous column may add in another order: always multiply the copy.
         if non_finite.is_empty() && rows.cols() > 1 {
-            return product(to, into, scale, factors, rows, Threads::One);
+            return add(to, rows);
         }
         let finite = zeroed(rows, &non_finite);
-        product(
-            to.reborrow(),
-            into,
-            scale,
-            factors,
-            finite.read(),
-            Threads::One,
-        );
+        add(to.reborrow(), finite.read());
         let hidden = hidden(self.mask, self.tile);
         let hidden = orient(hidden.read());
         for row in non_finite {
@@ -96,7 +84,7 @@ impl<E: Pooled> MaskedWeights<'_, E> {
 /// 0 where a query attends to a key, -∞ where it does not: `[queries, keys]`.
 pub(super) fn hidden<E: Pooled>(mask: &dyn TileMask<E>, tile: &Tile) -> Panel<E> {
     let mut hidden = Panel::new(tile.queries.len(), tile.keys.len());
-    fill(hidden.write(), E::ZERO);
+    hidden.write().fill(E::ZERO);
     mask.hide(tile.origin(), &mut hidden.write());
     hidden
 }

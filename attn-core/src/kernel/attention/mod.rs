@@ -4,6 +4,7 @@
 
 mod additive;
 mod backward;
+mod bands;
 mod decode;
 mod dropout_mask;
 mod entry;

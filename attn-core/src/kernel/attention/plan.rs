@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::bands::Bands;
 use super::{Coverage, TileMask, TileOrigin};
 
 /// The number of queries of a tile: the most that `gemm` multiplies without copying the right side, which is the tile of keys or
@@ -20,6 +21,15 @@ pub(super) const BLOCK: usize = 16;
 
 /// The maximum number of keys of a tile: a row of scores fits the first-level cache, and the tile the second.
 pub(super) const TILE: usize = 512;
+
+/// The queries of a strip: the rows of two tiles of a microkernel. They are even, as two neighbours are rounded to one pair.
+const STRIP: usize = 12;
+
+/// The same of narrow heads, whose products take little longer than their calls.
+const STRIP_OF_NARROW: usize = 24;
+
+/// Heads of fewer numbers are narrow.
+const WIDE: usize = 48;
 
 /// A query head of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +48,7 @@ pub(super) struct Tile {
     pub keys: Range<usize>,
     /// Bit `i` is set if the mask may hide a part of block `i` of the keys.
     partial: u64,
+    bands: Bands,
 }
 
 impl Tile {
@@ -48,6 +59,11 @@ impl Tile {
             head,
             ..self.clone()
         }
+    }
+
+    /// The pairs that are multiplied.
+    pub(super) fn bands(&self) -> &Bands {
+        &self.bands
     }
 
     /// The position of its first element.
@@ -90,14 +106,52 @@ impl Tile {
         }
         fits
     }
+
+    /// The bands of a tile of heads of this width.
+    fn find_bands<E>(&self, mask: &dyn TileMask<E>, width: usize) -> Bands {
+        let mut bands = Bands::default();
+        let all = 0..self.queries.len();
+        if !self.is_partial() {
+            bands.push(all, 0..self.keys.len());
+            return bands;
+        }
+        let strip = if width < WIDE { STRIP_OF_NARROW } else { STRIP };
+        for queries in chunks(all, strip) {
+            let keys = self.visible_keys(mask, &queries);
+            bands.push(queries, keys);
+        }
+        bands
+    }
+
+    /// The keys from the first block to the last one that the mask does not hide from all of some queries.
+    fn visible_keys<E>(&self, mask: &dyn TileMask<E>, queries: &Range<usize>) -> Range<usize> {
+        let [q, k] = [self.queries.start, self.keys.start];
+        let is_visible = |(block, keys): &(usize, Range<usize>)| {
+            let coverage = || {
+                let queries = q + queries.start..q + queries.end;
+                let keys = k + keys.start..k + keys.end;
+                mask.coverage(self.head.b, self.head.h, queries, keys)
+            };
+            let is_full = self.partial >> block & 1 == 0;
+            is_full || coverage() != Coverage::Empty
+        };
+        let mut blocks = chunks(0..self.keys.len(), BLOCK).enumerate();
+        let Some((_, first)) = blocks.find(is_visible) else {
+            return 0..0;
+        };
+        let last = blocks.rfind(is_visible);
+        first.start..last.map_or(first.end, |(_, last)| last.end)
+    }
 }
 
-/// The tiles of a block of queries and a range of keys, in the order of the keys. They depend only on the mask and the ranges.
+/// The tiles of a block of queries and a range of keys, in the order of the keys, of heads of this width. They depend only on the mask, the ranges
+/// and the width.
 pub(super) fn tiles<E>(
     mask: &dyn TileMask<E>,
     head: Head,
     queries: Range<usize>,
     keys: Range<usize>,
+    width: usize,
 ) -> impl Iterator<Item = Tile> {
     let coverage = move |queries, keys| mask.coverage(head.b, head.h, queries, keys);
     let mut blocks = blocks(coverage, queries.clone(), keys).peekable();
@@ -108,8 +162,10 @@ pub(super) fn tiles<E>(
             queries: queries.clone(),
             keys,
             partial: u64::from(partial),
+            bands: Bands::default(),
         };
         while blocks.next_if(|block| tile.extend(block)).is_some() {}
+        tile.bands = tile.find_bands(mask, width);
         Some(tile)
     })
 }
@@ -140,7 +196,10 @@ pub(super) fn blocks(
 }
 
 /// The chunks of `range`, each of `size`; the last may be shorter.
-pub(super) fn chunks(range: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn chunks(
+    range: Range<usize>,
+    size: usize,
+) -> impl DoubleEndedIterator<Item = Range<usize>> + ExactSizeIterator {
     let end = range.end;
     range
         .step_by(size)

@@ -1,17 +1,17 @@
 //! The queries of a sequence in the backward pass, and their gradients.
 
-use std::ops::Range;
+use std::{iter, mem, ops::Range};
 
 use super::head_major::HeadMajor;
 use super::heads::some_rows_of;
 use super::load::LoadHeads;
 use super::plan::{Head, QUERIES, QUERIES_PER_TASK, Tile, chunks};
-use super::rounded::{RoundedHeads, RoundedRows};
+use super::rounded::{Loaded, RoundedHeads, RoundedRows, scale_rows};
 use super::sums::sum_into;
 use super::weights::{RowDots, SinkGradients};
 use super::{Attention, HeadTransform, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{call, run};
+use crate::simd::run;
 
 /// The inputs of the backward pass of a sequence, as in [`Attention::backward`], with a matrix for every head.
 pub(super) struct Saved<'a, E> {
@@ -37,7 +37,7 @@ pub(super) struct Saved<'a, E> {
 /// The inputs of a backward pass, per query.
 pub(super) struct Queries<'a, E: Pooled> {
     sizes: Sizes,
-    vectors: Vectors<E>,
+    vectors: Vectors<'a, E>,
     /// `[heads, query]`
     lse: &'a [E],
     /// `δ`: `Σ dout * out` and what other gradients add to that, `[query, heads]`.
@@ -49,10 +49,15 @@ pub(super) struct Queries<'a, E: Pooled> {
 }
 
 /// The transformed queries and the gradient of the output.
-enum Vectors<E: Pooled> {
-    Whole {
-        rows: HeadMajor<E>,
-        d_out: HeadMajor<E>,
+enum Vectors<'a, E: Pooled> {
+    /// Where they stand. A block loads its part, for each block of keys that it meets.
+    Given {
+        /// `[query, width]` for every head.
+        q: Vec<Matrix<'a, E>>,
+        /// `[query, value_width]` for every head.
+        d_out: Vec<Matrix<'a, E>>,
+        /// The transformed queries, if the transform takes longer than to load them.
+        rows: Option<HeadMajor<E>>,
     },
     /// Rounded to bf16, the queries times the scale.
     Rounded {
@@ -62,13 +67,12 @@ enum Vectors<E: Pooled> {
 }
 
 /// The same of a block of queries of a head.
-#[derive(Clone, Copy)]
-pub(super) enum BlockVectors<'a, E> {
+pub(super) enum BlockVectors<'a, E: Pooled> {
     Whole {
         /// `[queries, width]`
-        rows: Matrix<'a, E>,
+        rows: Loaded<'a, E>,
         /// `[queries, value_width]`
-        d_out: Matrix<'a, E>,
+        d_out: Loaded<'a, E>,
     },
     Rounded {
         rows: RoundedRows<'a>,
@@ -77,7 +81,7 @@ pub(super) enum BlockVectors<'a, E> {
 }
 
 /// The inputs of a backward pass for a block of queries of a head.
-pub(super) struct Block<'a, E> {
+pub(super) struct Block<'a, E: Pooled> {
     pub vectors: BlockVectors<'a, E>,
     /// `[queries]`
     pub lse: &'a [E],
@@ -86,7 +90,7 @@ pub(super) struct Block<'a, E> {
     pub d_weights: Option<Matrix<'a, E>>,
 }
 
-impl<E> Block<'_, E> {
+impl<E: Pooled> Block<'_, E> {
     /// `[queries]`
     pub(super) fn delta(&self) -> &[E] {
         &self.delta[..self.lse.len()]
@@ -122,23 +126,36 @@ impl<'a, E: Pooled> Queries<'a, E> {
     }
 
     /// A range of queries of a head.
-    pub(super) fn block(
-        &self,
+    pub(super) fn block<'b>(
+        &'b self,
         attention: &Attention<'_, E>,
         head: Head,
         range: Range<usize>,
-    ) -> Block<'_, E> {
-        let Sizes { heads, query, .. } = self.sizes;
+    ) -> Block<'b, E> {
+        let Sizes {
+            heads,
+            query,
+            width,
+            ..
+        } = self.sizes;
         let mut delta = [E::ZERO; QUERIES];
         for (delta, row) in delta.iter_mut().zip(range.clone()) {
             *delta = self.delta[row * heads + head.h];
         }
         Block {
             vectors: match &self.vectors {
-                Vectors::Whole { rows, d_out } => BlockVectors::Whole {
-                    rows: rows.of(head.h).some_rows(range.clone()),
-                    d_out: d_out.of(head.h).some_rows(range.clone()),
-                },
+                Vectors::Given { q, d_out, rows } => {
+                    let load = |transform: &HeadTransform<'_, E>, x: Matrix<'a, E>| {
+                        Loaded::dense(transform, x.some_rows(range.clone()), range.start)
+                    };
+                    BlockVectors::Whole {
+                        rows: match rows {
+                            Some(rows) => Loaded::Given(rows.of(head.h).some_rows(range.clone())),
+                            None => load(&attention.query.of_head(head.h, width), q[head.h]),
+                        },
+                        d_out: load(&HeadTransform::default(), d_out[head.h]),
+                    }
+                }
                 Vectors::Rounded { rows, d_out } => BlockVectors::Rounded {
                     rows: rows.of(head.h, range.clone()),
                     d_out: d_out.of(head.h, range.clone()),
@@ -151,9 +168,9 @@ impl<'a, E: Pooled> Queries<'a, E> {
     }
 }
 
-impl<E: Pooled> Vectors<E> {
-    /// Loads the queries and gradients, and writes `δ`, `[query, heads]`.
-    fn load(attention: &Attention<'_, E>, saved: &Saved<'_, E>, delta: MatrixMut<'_, E>) -> Self {
+impl<'a, E: Pooled> Vectors<'a, E> {
+    /// Loads the queries and gradients, as far as blocks do not do it, and writes `δ`, `[query, heads]`.
+    fn load(attention: &Attention<'_, E>, saved: &Saved<'a, E>, delta: MatrixMut<'_, E>) -> Self {
         let Sizes {
             heads,
             query,
@@ -163,20 +180,19 @@ impl<E: Pooled> Vectors<E> {
         } = attention.sizes;
         match attention.rounded_scale() {
             None => {
-                let mut rows = HeadMajor::uninit(heads, query, width);
-                let mut d_out = HeadMajor::uninit(heads, query, value_width);
-                let to = rows.row_chunks(QUERIES_PER_TASK);
-                let to = to.zip(d_out.row_chunks(QUERIES_PER_TASK));
-                for_each_task(attention, saved, delta, to, |range, (rows, d_out)| {
-                    load_queries(attention, saved, range, rows);
-                    run(LoadHeads {
-                        transform: &HeadTransform::default(),
-                        x: some_rows_of(&saved.d_out, range),
-                        first: range.start,
-                        to: d_out,
-                    });
-                });
-                Self::Whole { rows, d_out }
+                let is_shift = attention.query.is_shift();
+                let mut rows = (!is_shift).then(|| HeadMajor::uninit(heads, query, width));
+                match &mut rows {
+                    None => for_each_task(attention, saved, delta, iter::repeat(()), |_, ()| {}),
+                    Some(rows) => {
+                        let to = rows.row_chunks(QUERIES_PER_TASK);
+                        for_each_task(attention, saved, delta, to, |range, rows| {
+                            load_queries(attention, saved, range, rows);
+                        });
+                    }
+                }
+                let (q, d_out) = (saved.q.clone(), saved.d_out.clone());
+                Self::Given { q, d_out, rows }
             }
             Some(scale) => {
                 let mut rows = RoundedHeads::uninit(heads, query, width);
@@ -246,19 +262,19 @@ fn write_delta<E: Pooled>(saved: &Saved<'_, E>, range: Range<usize>, to: MatrixM
     });
 }
 
-/// The gradients of the transformed queries of a sequence. Every key head has one part per task, with the query heads that read
-/// the key head.
+/// The gradients of the transformed queries of a sequence, where they are not those of the queries: a sum over the tasks of a key head, or
+/// before the derivative of a transform. Every key head has one part per task, with the query heads that read the key head.
 pub(super) struct QueryGradients<E: Pooled> {
     sizes: Sizes,
     tasks: usize,
     parts: HeadMajor<E>,
 }
 
-/// The part of one task, `[group, query, width]`. A block is initialised on first use.
+/// The gradients that one task writes.
 pub(super) struct TaskQueryGradients<'a, E> {
-    sizes: Sizes,
-    memory: &'a mut [E],
-    /// The blocks of queries that have been written.
+    /// `[query, width]` for every query head of the key head.
+    heads: Vec<MatrixMut<'a, E>>,
+    /// The blocks of queries of every head that have been written. Others are not initialised.
     written: Vec<bool>,
 }
 
@@ -275,15 +291,7 @@ impl<E: Pooled> QueryGradients<E> {
 
     /// The part of every task.
     pub(super) fn parts(&mut self) -> impl Iterator<Item = TaskQueryGradients<'_, E>> {
-        let sizes = self.sizes;
-        let blocks = sizes.group() * sizes.query.div_ceil(QUERIES);
-        self.parts
-            .head_chunks(sizes.group())
-            .map(move |memory| TaskQueryGradients {
-                sizes,
-                memory,
-                written: vec![false; blocks],
-            })
+        TaskQueryGradients::of_tasks(self.sizes, self.parts.heads())
     }
 
     /// The gradient of a range of queries, `[queries, width]` for every head: that of the only task, or the sum over all tasks,
@@ -315,32 +323,43 @@ impl<E: Pooled> QueryGradients<E> {
     }
 }
 
-impl<E: Pooled> TaskQueryGradients<'_, E> {
+impl<'a, E: Pooled> TaskQueryGradients<'a, E> {
+    /// The gradients of tasks, each of which writes those of the query heads of a key head: `heads` are these, side by side.
+    pub(super) fn of_tasks(
+        sizes: Sizes,
+        heads: impl Iterator<Item = MatrixMut<'a, E>>,
+    ) -> impl Iterator<Item = Self> {
+        let group = sizes.group();
+        let blocks = group * sizes.query.div_ceil(QUERIES);
+        let mut heads = heads;
+        iter::from_fn(move || {
+            let heads: Vec<_> = heads.by_ref().take(group).collect();
+            let written = vec![false; blocks];
+            (!heads.is_empty()).then_some(Self { heads, written })
+        })
+    }
+
     /// The gradient of the queries of a tile, `[queries, width]`.
     pub(super) fn of_tile(&mut self, tile: &Tile) -> MatrixMut<'_, E> {
-        let Sizes { query, width, .. } = self.sizes;
-        let of_head = tile.head.h % self.sizes.group();
-        let block = of_head * query.div_ceil(QUERIES) + tile.queries.start / QUERIES;
-        let first = (of_head * query + tile.queries.start) * width;
-        let memory = &mut self.memory[first..][..tile.queries.len() * width];
-        if !std::mem::replace(&mut self.written[block], true) {
-            memory.fill(E::ZERO);
+        let head = tile.head.h % self.heads.len();
+        let heads = self.heads.len();
+        let blocks = self.written.len() / heads;
+        let block = head * blocks + tile.queries.start / QUERIES;
+        let of_head = self.heads[head].reborrow();
+        let mut rows = of_head.some_rows(tile.queries.clone());
+        if !mem::replace(&mut self.written[block], true) {
+            rows.fill(E::ZERO);
         }
-        MatrixMut::new(memory, tile.queries.len(), width)
+        rows
     }
 
     /// Multiplies the gradients by a scale, and writes zeros to the blocks that nothing was added to.
     pub(super) fn finish(self, scale: E) {
-        let Sizes { query, width, .. } = self.sizes;
-        let blocks = (0..self.sizes.group())
-            .flat_map(|of_head| chunks(0..query, QUERIES).map(move |range| (of_head, range)));
-        for ((of_head, range), written) in blocks.zip(self.written) {
-            let first = (of_head * query + range.start) * width;
-            let memory = &mut self.memory[first..][..range.len() * width];
+        let blocks = self.heads.into_iter().flat_map(|d| d.row_chunks(QUERIES));
+        for (mut rows, written) in blocks.zip(self.written) {
             match written {
-                false => memory.fill(E::ZERO),
-                true if scale != E::ONE => call::scale(scale, memory),
-                true => {}
+                false => rows.fill(E::ZERO),
+                true => scale_rows(scale, rows),
             }
         }
     }

@@ -10,8 +10,8 @@
 //! maximum of a row up to the last key of its tile; those of the backward pass are divided by their sum. All sums, scores and the softmax are in the
 //! type of the model. So are additive similarities, which are no products, and all products where heads talk to each other.
 
+use super::bands::Side;
 use super::head_major::HeadMajor;
-use super::layout::fill;
 use super::load::LoadRows;
 use super::masked_weights::hidden;
 use super::paged::Rows;
@@ -66,9 +66,9 @@ impl PairPanel {
 /// [`PairPanel::of_transpose`], to the memory of pairs. A pair is transposed as a number is.
 fn transpose_pairs<E: Pooled>(x: Matrix<'_, E>, to: MatrixMut<'_, f32>) {
     let pairs = PairPanel::of_columns(x);
-    let (to, behind) = to.split_cols(x.rows());
+    let (to, mut behind) = to.split_cols(x.rows());
     transpose(pairs.0.read(), to);
-    fill(behind, 0.0);
+    behind.fill(0.0);
 }
 
 /// The number of columns, with those that fill the last vector.
@@ -77,7 +77,7 @@ pub(super) fn whole(cols: usize) -> usize {
 }
 
 /// `to = initial + rows columns`. The columns are those of whole vectors.
-pub(super) fn multiply<E: Pooled>(
+fn multiply<E: Pooled>(
     to: MatrixMut<'_, E>,
     initial: Initial<'_, E>,
     rows: Matrix<'_, Pair>,
@@ -87,6 +87,23 @@ pub(super) fn multiply<E: Pooled>(
         Some(columns) => E::multiply_pairs(&mut [to], initial, rows, columns, None),
         None => unreachable!("columns of whole vectors"),
     }
+}
+
+/// The products of rows of queries with the columns of a tile, of which the first one is `first`.
+///
+/// `to`: `[queries, keys]`; `rows`: `[queries, pairs of the width]`; `columns`: `[pairs of the width, key]`.
+pub(super) fn multiply_pairs<E: Pooled>(
+    tile: &Tile,
+    to: MatrixMut<'_, E>,
+    rows: Matrix<'_, Pair>,
+    columns: &PairPanel,
+    first: usize,
+) {
+    tile.bands().for_each_pairs(to, |to, queries, keys| {
+        let start = first + keys.start;
+        let columns = columns.read().some_cols(start..start + whole(keys.len()));
+        multiply(to, Initial::Zero, rows.some_rows(queries), columns);
+    });
 }
 
 impl<E: Pooled> Attention<'_, E> {
@@ -137,8 +154,8 @@ impl RoundedKeys {
         Self { columns, values }
     }
 
-    pub(super) fn columns(&self) -> Matrix<'_, Pair> {
-        self.columns.read()
+    pub(super) fn columns(&self) -> &PairPanel {
+        &self.columns
     }
 
     pub(super) fn values(&self) -> Matrix<'_, Pair> {
@@ -157,6 +174,18 @@ impl<'a, E: Pooled> Loaded<'a, E> {
         if transform.is_nothing() {
             return Self::Given(x);
         }
+        Self::copy(transform, x, first)
+    }
+
+    /// The same, copied if there are gaps between the rows: they would share few sets of a cache.
+    pub(super) fn dense(transform: &HeadTransform<'_, E>, x: Matrix<'a, E>, first: usize) -> Self {
+        match transform.is_nothing() && x.is_contiguous() {
+            true => Self::Given(x),
+            false => Self::copy(transform, x, first),
+        }
+    }
+
+    fn copy(transform: &HeadTransform<'_, E>, x: Matrix<'_, E>, first: usize) -> Self {
         let mut rows = Panel::new(x.rows(), x.cols());
         run(LoadRows {
             transform,
@@ -273,15 +302,6 @@ impl RoundedRowsMut<'_> {
     }
 }
 
-/// The sides of products with the coefficients of a tile.
-#[derive(Clone, Copy)]
-enum Side {
-    /// A row for each query, from one for each key.
-    Queries,
-    /// A row for each key, from one for each query.
-    Keys,
-}
-
 /// The mask of the coefficients of a tile, in products in which a masked row has no effect even if it is NaN, as in [`MaskedWeights`].
 ///
 /// [`MaskedWeights`]: super::masked_weights::MaskedWeights
@@ -331,11 +351,18 @@ impl<E: Pooled> MaskedPairs<'_, E> {
     ) {
         let is_finite = |row: &usize| Pair::are_finite(rows.row(row / 2))[row % 2];
         let non_finite: Vec<usize> = candidates.filter(|row| !is_finite(row)).collect();
+        let add = |to: MatrixMut<'_, E>, rows: Matrix<'_, Pair>| {
+            self.tile.bands().for_each_rows(side, to, |to, of, depths| {
+                let pairs = depths.start / 2..depths.end.div_ceil(2);
+                let coefficients = coefficients.part(of, pairs.clone());
+                multiply(to, Initial::Old, coefficients, rows.some_rows(pairs));
+            });
+        };
         if non_finite.is_empty() {
-            return multiply(to, Initial::Old, coefficients, rows);
+            return add(to, rows);
         }
         let finite = zeroed(rows, &non_finite);
-        multiply(to.reborrow(), Initial::Old, coefficients, finite.read());
+        add(to.reborrow(), finite.read());
         let hidden = hidden(self.mask, self.tile);
         let hidden = match side {
             Side::Queries => hidden.read(),

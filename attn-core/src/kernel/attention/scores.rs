@@ -1,7 +1,7 @@
 //! The scores of a tile.
 
 use super::load::AdditiveScores;
-use super::plan::{Head, Tile};
+use super::plan::Tile;
 use super::{Attention, Similarity};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, product, run};
@@ -10,19 +10,22 @@ impl<E: Pooled> Attention<'_, E> {
     /// The similarities of queries and keys.
     pub(super) fn similarities(
         &self,
-        head: Head,
+        tile: &Tile,
         q: Matrix<'_, E>,
         kt: Matrix<'_, E>,
         to: MatrixMut<'_, E>,
     ) {
         match self.similarity {
             Similarity::Dot { scale } => {
-                product(to, WriteMode::Overwrite, scale, q, kt, Threads::One)
+                tile.bands().for_each_pairs(to, |to, queries, keys| {
+                    let (q, kt) = (q.some_rows(queries), kt.some_cols(keys));
+                    product(to, WriteMode::Overwrite, scale, q, kt, Threads::One);
+                });
             }
             Similarity::Additive { w } => run(AdditiveScores {
                 q,
                 kt,
-                w: w.row(head.h),
+                w: w.row(tile.head.h),
                 to,
             }),
         }

@@ -135,7 +135,12 @@ impl<E> HeadTransform<'_, E> {
 
     /// Whether vectors are unchanged.
     pub(super) fn is_nothing(&self) -> bool {
-        self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
+        self.bias.is_none() && self.is_shift()
+    }
+
+    /// Whether at most a bias is added: then the gradient of the vectors is that of the transformed ones.
+    pub(super) fn is_shift(&self) -> bool {
+        self.norm.is_none() && self.rope.is_none()
     }
 }
 

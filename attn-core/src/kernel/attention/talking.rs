@@ -22,7 +22,6 @@ use std::ops::Range;
 use super::dropout_mask::DropoutMask;
 use super::forward::{Keys, Results, Values};
 use super::heads::Heads;
-use super::layout::{fill, some_cols};
 use super::load::LoadRows;
 use super::masked_weights::MaskedWeights;
 use super::paged::{KeySource, Rows};
@@ -141,7 +140,7 @@ impl<E: Pooled> Attention<'_, E> {
         self.drop_weights(&visited, &mut weights);
         for (h, (results, running)) in results.into_iter().zip(running).enumerate() {
             let mut out = results.out;
-            fill(out.reborrow(), E::ZERO);
+            out.reborrow().fill(E::ZERO);
             for (tile, columns) in visited.of_head(h) {
                 let of_tile = MaskedWeights {
                     mask: self.mask,
@@ -149,7 +148,7 @@ impl<E: Pooled> Attention<'_, E> {
                     matrix: weights.head(h).some_cols(columns),
                 };
                 values[h / group].rows().with(tile.keys.clone(), |values| {
-                    of_tile.matmul(E::ONE, values, out.reborrow(), WriteMode::Add);
+                    of_tile.add_matmul(E::ONE, values, out.reborrow());
                 });
             }
             if let Some(to) = results.weights {
@@ -168,7 +167,14 @@ impl<E: Pooled> Attention<'_, E> {
         let mut cols = 0;
         let rows = queries.len();
         let first = Head { b, h: 0 };
-        let tiles = tiles(self.mask, first, queries, 0..self.sizes.key).map(|tile| {
+        let tiles = tiles(
+            self.mask,
+            first,
+            queries,
+            0..self.sizes.key,
+            self.sizes.width,
+        )
+        .map(|tile| {
             let start = cols;
             cols += tile.keys.len();
             (tile, start..cols)
@@ -177,9 +183,9 @@ impl<E: Pooled> Attention<'_, E> {
         let mut hidden = None;
         if tiles.iter().any(|(tile, _)| tile.is_partial()) {
             let mut pairs = Panel::new(rows, cols);
-            fill(pairs.write(), E::ZERO);
+            pairs.write().fill(E::ZERO);
             for (tile, columns) in &tiles {
-                self.hide(tile, &mut some_cols(pairs.write(), columns.clone()));
+                self.hide(tile, &mut pairs.write().some_cols(columns.clone()));
             }
             hidden = Some(pairs);
         }
@@ -222,12 +228,12 @@ impl<E: Pooled> Attention<'_, E> {
         for h in 0..heads {
             let k = keys(h / self.sizes.group());
             for (tile, columns) in visited.of_head(h) {
-                let mut to = some_cols(scores.head_mut(h), columns.clone());
+                let mut to = scores.head_mut(h).some_cols(columns.clone());
                 k.with(tile.keys.clone(), |k| {
-                    self.similarities(tile.head, q.head(h), k.transposed(), to.reborrow());
+                    self.similarities(&tile, q.head(h), k.transposed(), to.reborrow());
                 });
                 if let Some(kept) = &mut similarities {
-                    let mut kept = some_cols(kept.head_mut(h), columns);
+                    let mut kept = kept.head_mut(h).some_cols(columns);
                     (0..rows).for_each(|row| kept.row_mut(row).copy_from_slice(to.row_mut(row)));
                 }
                 if let Some(score) = self.score {
@@ -246,7 +252,7 @@ impl<E: Pooled> Attention<'_, E> {
         };
         for h in 0..self.sizes.heads {
             for (tile, columns) in visited.of_head(h) {
-                weigh.apply(tile.origin(), &mut some_cols(scores.head_mut(h), columns));
+                weigh.apply(tile.origin(), &mut scores.head_mut(h).some_cols(columns));
             }
         }
     }
@@ -297,7 +303,7 @@ impl<E: Pooled> Attention<'_, E> {
                 run(ApplyDropout {
                     dropper: DropoutMask::new(dropout),
                     tile: &tile,
-                    weights: some_cols(weights.head_mut(h), columns),
+                    weights: weights.head_mut(h).some_cols(columns),
                 });
             }
         }
@@ -354,7 +360,7 @@ fn blocks_of<'a, E: Pooled>(
 
 /// Writes the weights of the visited keys to those of all keys, `[queries, key]`.
 fn spread<E: Pooled>(visited: &Visited<E>, weights: Matrix<'_, E>, mut to: MatrixMut<'_, E>) {
-    fill(to.reborrow(), E::ZERO);
+    to.reborrow().fill(E::ZERO);
     for (tile, columns) in &visited.tiles {
         for row in 0..to.rows() {
             let weights = &weights.row(row)[columns.clone()];

@@ -18,7 +18,7 @@ use std::ops::Range;
 use super::super::backward::Gradient;
 use super::super::head_major::HeadMajor;
 use super::super::heads::{row_chunks, some_rows_of};
-use super::super::layout::{equal_chunks, fill, some_cols, some_rows};
+use super::super::layout::equal_chunks;
 use super::super::load::{AdditiveGradients, BackwardHeads, BackwardRows, LoadColumns, LoadRows};
 use super::super::masked_weights::MaskedWeights;
 use super::super::paged::Rows;
@@ -234,7 +234,7 @@ impl<E: Pooled> Attention<'_, E> {
         mix(of_scores.map(Matrix::transposed), &mut d, &mut spare);
         self.score_backward(&visited, &similarities, &mut d, &mut task.sums);
         for (h, d_q) in d_q.iter_mut().enumerate() {
-            fill(d_q.reborrow(), E::ZERO);
+            d_q.reborrow().fill(E::ZERO);
             for (tile, columns) in visited.of_head(h) {
                 let pairs = [&weights, &d].map(|of| of.head(h).some_cols(columns.clone()));
                 let d_out = of.saved.d_out[h].some_rows(queries.clone());
@@ -259,7 +259,7 @@ impl<E: Pooled> Attention<'_, E> {
             let sums = &mut sums[h / self.sizes.group()];
             for (tile, columns) in visited.of_head(h) {
                 let similarities = similarities.head(h).some_cols(columns.clone());
-                let mut d = some_cols(d.head_mut(h), columns);
+                let mut d = d.head_mut(h).some_cols(columns);
                 score.backward(tile.origin(), similarities, &mut d, sums.score(&tile));
             }
         }
@@ -273,7 +273,7 @@ impl<E: Pooled> Attention<'_, E> {
         for h in 0..self.sizes.heads {
             for (tile, columns) in visited.of_head(h) {
                 let mixed = mixed.head(h).some_cols(columns.clone());
-                let mut d = some_cols(d.head_mut(h), columns);
+                let mut d = d.head_mut(h).some_cols(columns);
                 weigh.backward(tile.origin(), mixed, &mut d, None);
             }
         }
@@ -293,7 +293,7 @@ impl<E: Pooled> Attention<'_, E> {
             let values = of.keys[h / self.sizes.group()].value_columns.read();
             let given = of.saved.d_weights.map(|d| self.pairs(d, head, queries));
             for (tile, columns) in visited.of_head(h) {
-                let mut to = some_cols(d.head_mut(h), columns);
+                let mut to = d.head_mut(h).some_cols(columns);
                 let mut into = WriteMode::Overwrite;
                 if let Some(given) = given {
                     for row in 0..to.rows() {
@@ -371,16 +371,16 @@ impl<E: Pooled> Attention<'_, E> {
             matrix,
         };
         let d_v = &mut task.d_v[kv * key * value_width..][..key * value_width];
-        let d_v = some_rows(MatrixMut::new(d_v, key, value_width), tile.keys.clone());
-        masked(weights).transposed_matmul(E::ONE, d_out, d_v, WriteMode::Add);
+        let d_v = MatrixMut::new(d_v, key, value_width).some_rows(tile.keys.clone());
+        masked(weights).add_transposed_matmul(E::ONE, d_out, d_v);
         let d_k = &mut task.d_k[kv * key * width..][..key * width];
         match self.similarity {
             Similarity::Dot { scale } => {
                 let d = masked(d);
-                let d_k = some_rows(MatrixMut::new(d_k, key, width), tile.keys.clone());
-                d.transposed_matmul(scale, q, d_k, WriteMode::Add);
+                let d_k = MatrixMut::new(d_k, key, width).some_rows(tile.keys.clone());
+                d.add_transposed_matmul(scale, q, d_k);
                 let keys = of.keys[kv].rows.read().some_rows(tile.keys.clone());
-                d.matmul(scale, keys, d_q, WriteMode::Add);
+                d.add_matmul(scale, keys, d_q);
             }
             Similarity::Additive { w } => run(AdditiveGradients {
                 q,
@@ -388,7 +388,7 @@ impl<E: Pooled> Attention<'_, E> {
                 w: w.row(tile.head.h),
                 d,
                 d_q,
-                d_kt: some_cols(MatrixMut::new(d_k, width, key), tile.keys.clone()),
+                d_kt: MatrixMut::new(d_k, width, key).some_cols(tile.keys.clone()),
                 d_w: sums.w(tile),
             }),
         }

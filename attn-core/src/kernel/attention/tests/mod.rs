@@ -1,5 +1,6 @@
 //! The kernels against [the definition](naive), for all parameters.
 
+mod bands;
 mod bits;
 mod case;
 mod naive;

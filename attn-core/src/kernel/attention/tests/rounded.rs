@@ -134,7 +134,7 @@ impl Reference<'_> {
             .collect();
         let mut d_keys = vec![vec![0.0; width]; key];
         for some in chunks(0..query, QUERIES) {
-            let tiles: Vec<_> = tiles::<f64>(&case.mask, head, some.clone(), 0..key)
+            let tiles: Vec<_> = tiles::<f64>(&case.mask, head, some.clone(), 0..key, width)
                 .map(|tile| tile.keys)
                 .collect();
             for q in some {

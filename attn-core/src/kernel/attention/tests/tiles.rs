@@ -21,7 +21,7 @@ fn tiles_of(mask: &Pairs) -> Vec<Tile> {
     let head = Head { b: 0, h: 0 };
     chunks(0..mask.query, QUERIES)
         .flat_map(|queries| {
-            tiles(mask as &dyn TileMask<f32>, head, queries, 0..mask.key).collect::<Vec<_>>()
+            tiles(mask as &dyn TileMask<f32>, head, queries, 0..mask.key, 64).collect::<Vec<_>>()
         })
         .collect()
 }
