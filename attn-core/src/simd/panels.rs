@@ -16,7 +16,7 @@
 
 use std::{ops::Range, slice};
 
-use super::prefetch::{LINE, prefetch_line};
+use super::prefetch::{Ahead, LINE, prefetch_line};
 use super::slice::{load_any, store_any};
 use super::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
@@ -448,42 +448,6 @@ impl<E: Real, N: Copy> Product<'_, '_, E, N> {
     }
 }
 
-/// Memory to prefetch: pieces of some lines. All of it are addresses alone.
-#[derive(Clone, Copy)]
-struct Ahead {
-    /// The next line.
-    line: *const u8,
-    /// The end of its piece.
-    end: *const u8,
-    /// The bytes of a piece.
-    bytes: usize,
-    /// The distance between neighbouring pieces in bytes.
-    stride: usize,
-}
-
-impl Ahead {
-    #[inline(always)]
-    fn new(piece: *const u8, bytes: usize, stride: usize) -> Self {
-        Self {
-            line: piece,
-            end: piece.wrapping_add(bytes),
-            bytes,
-            stride,
-        }
-    }
-
-    /// Prefetches the next line.
-    #[inline(always)]
-    fn prefetch_next(&mut self) {
-        prefetch_line(self.line);
-        self.line = self.line.wrapping_add(LINE);
-        if self.line >= self.end {
-            self.end = self.end.wrapping_add(self.stride);
-            self.line = self.end.wrapping_sub(self.bytes);
-        }
-    }
-}
-
 /// The part of the result that a tile computes.
 struct Place {
     rows: Range<usize>,
@@ -624,7 +588,7 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
         stride: b.stride,
     };
     let count = a.rows() - first;
-    // Three loops, as few registers then say where the rows are.
+    // A loop for each of these layouts: the compiler needs fewer registers for the places of the rows in the first two.
     // SAFETY: each row of the tile is one of `a`, which has a number for each depth. The columns of the tile at the last depth are within the panel.
     unsafe {
         match row_stride {

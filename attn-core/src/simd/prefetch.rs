@@ -26,3 +26,40 @@ pub(super) fn prefetch_line<E>(at: *const E) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }
+
+/// Memory to prefetch line by line: pieces of some lines each. The addresses may be no memory of the program.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    /// The next line.
+    line: *const u8,
+    /// The end of its piece.
+    end: *const u8,
+    /// The bytes of a piece.
+    bytes: usize,
+    /// The distance between neighbouring pieces in bytes.
+    stride: usize,
+}
+
+impl Ahead {
+    /// Pieces of so many bytes, from this one on, each `stride` bytes behind the one before.
+    #[inline(always)]
+    pub(super) fn new(piece: *const u8, bytes: usize, stride: usize) -> Self {
+        Self {
+            line: piece,
+            end: piece.wrapping_add(bytes),
+            bytes,
+            stride,
+        }
+    }
+
+    /// Prefetches the next line.
+    #[inline(always)]
+    pub(super) fn prefetch_next(&mut self) {
+        prefetch_line(self.line);
+        self.line = self.line.wrapping_add(LINE);
+        if self.line >= self.end {
+            self.end = self.end.wrapping_add(self.stride);
+            self.line = self.end.wrapping_sub(self.bytes);
+        }
+    }
+}

@@ -235,12 +235,12 @@ impl<E: Pooled> Attention<'_, E> {
             queries.sink_gradients(sink, d.sums.sink);
         }
         let (tasks, _) = self.division();
-        let mut rest = d.q;
+        let mut d_q = d.q;
         // The gradients are summed where they stand, if a task has all keys and there is no transform to derive.
         let mut sums = None;
         let parts: Vec<_> = match tasks == 1 && self.query.is_shift() {
             true => {
-                let heads = mem::take(&mut rest).into_iter();
+                let heads = mem::take(&mut d_q).into_iter();
                 TaskQueryGradients::of_tasks(self.sizes, heads).collect()
             }
             false => {
@@ -263,7 +263,7 @@ impl<E: Pooled> Attention<'_, E> {
             task.d_q.finish(self.rounded_scale().unwrap_or(E::ONE));
         });
         if let Some(sums) = &sums {
-            self.finish_queries(&saved.q, sums, rest, d.sums.query_gains);
+            self.finish_queries(&saved.q, sums, d_q, d.sums.query_gains);
         }
     }
 
