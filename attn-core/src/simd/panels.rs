@@ -618,7 +618,7 @@ struct Depths<T> {
 }
 
 impl<T: Copy> Depths<T> {
-    /// The sums, where a row stands `offset` behind the first one.
+    /// The sums of products. A row stands `offset(row)` numbers behind the first one.
     ///
     /// # Safety
     /// At each depth there is a number of each row, and `N` vectors of columns.
@@ -629,7 +629,7 @@ impl<T: Copy> Depths<T> {
         mut ahead: Option<Ahead>,
     ) -> [[V; N]; R] {
         let mut sums = [[V::zero(); N]; R];
-        // Behind the last depth they may be no addresses of the program.
+        // Behind the last depth they may point outside of both sides, and are not read.
         let (mut rows, mut columns) = (self.rows, self.columns);
         for _ in 0..self.count {
             let b: [F::Lanes; N] = std::array::from_fn(|n| {

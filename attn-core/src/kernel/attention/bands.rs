@@ -32,7 +32,7 @@ struct Band {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bands(SmallVec<[Band; FEW]>);
 
-/// What the rows of a product with numbers of pairs are.
+/// The rows of a product with the coefficients of a tile, which are weights or gradients of scores.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
     /// A row for each query, from one for each key.
@@ -51,7 +51,7 @@ impl Bands {
     }
 
     /// `multiply(part, queries, keys)` for the parts of numbers of pairs, `[queries, keys]`, that are multiplied. The others get zeros.
-    pub(super) fn for_each_pairs<E: Real>(
+    pub(super) fn for_each_part<E: Real>(
         &self,
         mut to: MatrixMut<'_, E>,
         mut multiply: impl FnMut(MatrixMut<'_, E>, Range<usize>, Range<usize>),

@@ -23,9 +23,9 @@ use super::layout::equal_chunks;
 use super::load::{LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::paged::{KeySource, Rows};
-use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
+use super::plan::{Head, QUERIES, TILE, Tile, chunks};
 use super::rounded::{
-    MaskedPairs, PairPanel, RoundedKeys, multiply_pairs, round_queries, rounded_rows, scale_rows,
+    MaskedPairs, PairPanel, RoundedKeys, multiply_tile, round_queries, rounded_rows, scale_rows,
 };
 use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::{Slopes, Sparse, Sparsify};
@@ -259,7 +259,7 @@ impl<E: Pooled> Attention<'_, E> {
         let mut scores = Panel::new(rows, TILE.min(self.sizes.key));
         let mut running = OnlineSoftmaxState::new(self.normalizer, block.head.h);
         let mut sums = self.no_sums(&block);
-        for tile in self.tiles(&block) {
+        for tile in self.tiles_of_block(&block) {
             let mut to = scores.reshape(rows, tile.keys.len());
             self.forward_scores(&tile, operands, &mut to);
             run(OnlineSoftmax {
@@ -282,7 +282,7 @@ impl<E: Pooled> Attention<'_, E> {
     fn sparse_block(&self, normalizer: Sparse, operands: Operands<'_, E>, mut block: Block<'_, E>) {
         let rows = block.queries.len();
         let mut weights = block.results.weights.take().map(WeightRows::new);
-        let tiles: Vec<Tile> = self.tiles(&block).collect();
+        let tiles: Vec<Tile> = self.tiles_of_block(&block).collect();
         let visited = tiles.iter().map(|tile| tile.keys.len()).sum();
         let mut scores = Panel::new(rows, visited);
         let mut rest = scores.write();
@@ -330,7 +330,7 @@ impl<E: Pooled> Attention<'_, E> {
             .map(|of| self.pairs(of.d, block.head, &block.queries));
         let d_tau = d.lse.map(|d| self.rows(d, block.head, &block.queries));
         let mut shares = [E::ZERO; QUERIES];
-        for tile in self.tiles(&block) {
+        for tile in self.tiles_of_block(&block) {
             let mut to = scores.reshape(rows, tile.keys.len());
             self.forward_scores(&tile, operands, &mut to);
             run(Slopes {
@@ -363,15 +363,8 @@ impl<E: Pooled> Attention<'_, E> {
         }
     }
 
-    fn tiles(&self, block: &Block<'_, E>) -> impl Iterator<Item = Tile> {
-        let keys = 0..self.sizes.key;
-        tiles(
-            self.mask,
-            block.head,
-            block.queries.clone(),
-            keys,
-            self.sizes.width,
-        )
+    fn tiles_of_block(&self, block: &Block<'_, E>) -> impl Iterator<Item = Tile> {
+        self.tiles(block.head, block.queries.clone(), 0..self.sizes.key)
     }
 
     /// Zeros, `[queries, value_width]`.
@@ -399,7 +392,7 @@ impl<E: Pooled> Attention<'_, E> {
                 }
             }
             Operands::Rounded { q, keys } => {
-                multiply_pairs(tile, to.reborrow(), q, keys.columns(), tile.keys.start);
+                multiply_tile(tile, to.reborrow(), q, keys.columns(), tile.keys.start);
             }
         }
         self.score(tile, to);

@@ -1,7 +1,7 @@
 //! Rows of all heads of a sequence, head by head.
 //!
-//! In a tensor the heads are interleaved: the rows of one head are short and far apart in memory. Rows that are read more than
-//! once are copied first.
+//! In a tensor the heads are interleaved: the rows of one head are short and far apart in memory. Rows that are normalized, rotated or rounded for
+//! several blocks of keys, and gradients that are summed over tasks, are stored head by head.
 
 use super::heads::row_chunks;
 use super::layout::equal_chunks;

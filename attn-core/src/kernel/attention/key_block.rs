@@ -15,9 +15,9 @@ use std::ops::Range;
 use super::dropout_mask::DropoutMask;
 use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
-use super::plan::{QUERIES, Tile, chunks, tiles};
+use super::plan::{QUERIES, Tile, chunks};
 use super::queries::{Block, BlockVectors, Queries, TaskQueryGradients};
-use super::rounded::{Loaded, MaskedPairs, PairPanel, multiply_pairs};
+use super::rounded::{Loaded, MaskedPairs, PairPanel, multiply_tile};
 use super::sums::TaskSums;
 use super::weights::Differentiate;
 use super::{Attention, HeadTransform, ScoreSums, Similarity};
@@ -133,13 +133,7 @@ impl<E: Pooled> Attention<'_, E> {
         let mut pairs = Pairs::new(range.len());
         for head in self.sizes.heads_of(b, kv) {
             for some in chunks(0..self.sizes.query, QUERIES) {
-                let tiles = tiles(
-                    self.mask,
-                    head,
-                    some.clone(),
-                    range.clone(),
-                    self.sizes.width,
-                );
+                let tiles = self.tiles(head, some.clone(), range.clone());
                 let mut tiles = tiles.peekable();
                 if tiles.peek().is_none() {
                     continue;
@@ -249,7 +243,7 @@ impl<E: Pooled> Attention<'_, E> {
                 self.similarities(tile, rows.rows(), kt, scores.reborrow());
             }
             (Vectors::Rounded { columns: kt, .. }, BlockVectors::Rounded { rows, .. }) => {
-                multiply_pairs(tile, scores.reborrow(), rows.rows, kt, columns.start);
+                multiply_tile(tile, scores.reborrow(), rows.rows, kt, columns.start);
             }
             _ => unreachable!("{ONE_DTYPE}"),
         }
@@ -265,13 +259,13 @@ impl<E: Pooled> Attention<'_, E> {
                 let d_out = d_out.rows();
                 let vt = value_columns.read().some_cols(columns);
                 tile.bands()
-                    .for_each_pairs(d.reborrow(), |d, queries, keys| {
+                    .for_each_part(d.reborrow(), |d, queries, keys| {
                         let (d_out, vt) = (d_out.some_rows(queries), vt.some_cols(keys));
                         product(d, WriteMode::Overwrite, E::ONE, d_out, vt, Threads::One);
                     });
             }
             (Vectors::Rounded { value_columns, .. }, BlockVectors::Rounded { d_out, .. }) => {
-                multiply_pairs(tile, d.reborrow(), d_out.rows, value_columns, columns.start);
+                multiply_tile(tile, d.reborrow(), d_out.rows, value_columns, columns.start);
             }
             _ => unreachable!("{ONE_DTYPE}"),
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::heads::{HeadLayout, Heads};
 use super::paged::KeySource;
-use super::plan::Head;
+use super::plan::{Head, Tile, tiles};
 use super::{Attention, Normalizer, Sizes};
 use crate::kernel::{Matrix, Pooled, parallel};
 
@@ -48,6 +48,16 @@ impl<E> Attention<'_, E> {
 }
 
 impl<E: Pooled> Attention<'_, E> {
+    /// The tiles of a block of queries and a range of keys.
+    pub(super) fn tiles(
+        &self,
+        head: Head,
+        queries: Range<usize>,
+        keys: Range<usize>,
+    ) -> impl Iterator<Item = Tile> {
+        tiles(self.mask, head, queries, keys, self.sizes.width)
+    }
+
     /// `body(task)` for every task, on several threads if that pays. The tasks are the whole work of this many key heads.
     pub(super) fn for_each<T: Send>(
         &self,

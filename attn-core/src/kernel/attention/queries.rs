@@ -327,11 +327,10 @@ impl<'a, E: Pooled> TaskQueryGradients<'a, E> {
     /// The gradients of tasks, each of which writes those of the query heads of a key head: `heads` are these, side by side.
     pub(super) fn of_tasks(
         sizes: Sizes,
-        heads: impl Iterator<Item = MatrixMut<'a, E>>,
+        mut heads: impl Iterator<Item = MatrixMut<'a, E>>,
     ) -> impl Iterator<Item = Self> {
         let group = sizes.group();
         let blocks = group * sizes.query.div_ceil(QUERIES);
-        let mut heads = heads;
         iter::from_fn(move || {
             let heads: Vec<_> = heads.by_ref().take(group).collect();
             let written = vec![false; blocks];

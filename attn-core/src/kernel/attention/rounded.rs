@@ -92,14 +92,14 @@ fn multiply<E: Pooled>(
 /// The products of rows of queries with the columns of a tile, of which the first one is `first`.
 ///
 /// `to`: `[queries, keys]`; `rows`: `[queries, pairs of the width]`; `columns`: `[pairs of the width, key]`.
-pub(super) fn multiply_pairs<E: Pooled>(
+pub(super) fn multiply_tile<E: Pooled>(
     tile: &Tile,
     to: MatrixMut<'_, E>,
     rows: Matrix<'_, Pair>,
     columns: &PairPanel,
     first: usize,
 ) {
-    tile.bands().for_each_pairs(to, |to, queries, keys| {
+    tile.bands().for_each_part(to, |to, queries, keys| {
         let start = first + keys.start;
         let columns = columns.read().some_cols(start..start + whole(keys.len()));
         multiply(to, Initial::Zero, rows.some_rows(queries), columns);

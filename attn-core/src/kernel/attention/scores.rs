@@ -17,7 +17,7 @@ impl<E: Pooled> Attention<'_, E> {
     ) {
         match self.similarity {
             Similarity::Dot { scale } => {
-                tile.bands().for_each_pairs(to, |to, queries, keys| {
+                tile.bands().for_each_part(to, |to, queries, keys| {
                     let (q, kt) = (q.some_rows(queries), kt.some_cols(keys));
                     product(to, WriteMode::Overwrite, scale, q, kt, Threads::One);
                 });

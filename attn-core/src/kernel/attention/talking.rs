@@ -25,7 +25,7 @@ use super::heads::Heads;
 use super::load::LoadRows;
 use super::masked_weights::MaskedWeights;
 use super::paged::{KeySource, Rows};
-use super::plan::{Head, QUERIES, Tile, chunks, tiles};
+use super::plan::{Head, QUERIES, Tile, chunks};
 use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::Sparsify;
 use super::weight_rows::Normalize;
@@ -167,14 +167,8 @@ impl<E: Pooled> Attention<'_, E> {
         let mut cols = 0;
         let rows = queries.len();
         let first = Head { b, h: 0 };
-        let tiles = tiles(
-            self.mask,
-            first,
-            queries,
-            0..self.sizes.key,
-            self.sizes.width,
-        )
-        .map(|tile| {
+        let tiles = self.tiles(first, queries, 0..self.sizes.key);
+        let tiles = tiles.map(|tile| {
             let start = cols;
             cols += tile.keys.len();
             (tile, start..cols)

@@ -1,25 +1,11 @@
 //! The pairs of a tile that are multiplied.
 
 use super::case::{Pairs, Pattern};
+use super::tiles::{mask, tiles_of};
+use crate::kernel::attention::Mask as _;
 use crate::kernel::attention::bands::Side;
-use crate::kernel::attention::plan::{BLOCK, Head, QUERIES, Tile, chunks, tiles};
-use crate::kernel::attention::{Mask, TileMask};
+use crate::kernel::attention::plan::{BLOCK, Tile};
 use crate::simd::{Matrix, MatrixMut};
-
-fn tiles_of(mask: &Pairs, width: usize) -> Vec<Tile> {
-    let head = Head { b: 0, h: 0 };
-    let of_block = |queries| -> Vec<Tile> {
-        tiles::<f32>(
-            mask as &dyn TileMask<f32>,
-            head,
-            queries,
-            0..mask.key,
-            width,
-        )
-        .collect()
-    };
-    chunks(0..mask.query, QUERIES).flat_map(of_block).collect()
-}
 
 /// How often a product with a row for each query, or for each key, reads each pair: `[queries, keys]`.
 fn reads(tile: &Tile, side: Side) -> Vec<usize> {
@@ -48,7 +34,7 @@ fn written(tile: &Tile) -> Vec<f32> {
     let [queries, keys] = [tile.queries.len(), tile.keys.len()];
     let mut numbers = vec![f32::NAN; queries * keys];
     let to = MatrixMut::new(&mut numbers, queries, keys);
-    tile.bands().for_each_pairs(to, |mut part, queries, keys| {
+    tile.bands().for_each_part(to, |mut part, queries, keys| {
         assert_eq!([part.rows(), part.cols()], [queries.len(), keys.len()]);
         part.fill(1.0);
     });
@@ -76,10 +62,8 @@ fn attended_pairs_are_multiplied_once_and_the_rest_is_zero() {
             (65, 0, true, 8),
         ] {
             let mask = Pairs {
-                pattern,
                 exact,
-                query,
-                key,
+                ..mask(pattern, query, key)
             };
             for tile in tiles_of(&mask, width) {
                 let written = written(&tile);
@@ -114,12 +98,7 @@ fn few_hidden_pairs_are_multiplied() {
             (Pattern::Causal, len * (len + 1) / 2, 1),
             (Pattern::Window(256), len * 256, 2),
         ] {
-            let mask = Pairs {
-                pattern,
-                exact: true,
-                query: len,
-                key: len,
-            };
+            let mask = mask(pattern, len, len);
             let most = attended + edges * len * (strip + BLOCK) / 2;
             let tiles = tiles_of(&mask, width);
             let written = tiles.iter().flat_map(written).filter(|x| *x == 1.0);

@@ -4,7 +4,7 @@ use super::case::{Case, Pairs, Pattern};
 use crate::kernel::attention::plan::{BLOCK, Head, QUERIES, TILE, Tile, chunks, tiles};
 use crate::kernel::attention::{Mask, Sizes, TileMask};
 
-fn mask(pattern: Pattern, query: usize, key: usize) -> Pairs {
+pub(super) fn mask(pattern: Pattern, query: usize, key: usize) -> Pairs {
     let sizes = Sizes {
         batch: 1,
         heads: 1,
@@ -17,11 +17,18 @@ fn mask(pattern: Pattern, query: usize, key: usize) -> Pairs {
     Case::plain(sizes, pattern).mask
 }
 
-fn tiles_of(mask: &Pairs) -> Vec<Tile> {
+pub(super) fn tiles_of(mask: &Pairs, width: usize) -> Vec<Tile> {
     let head = Head { b: 0, h: 0 };
     chunks(0..mask.query, QUERIES)
         .flat_map(|queries| {
-            tiles(mask as &dyn TileMask<f32>, head, queries, 0..mask.key, 64).collect::<Vec<_>>()
+            tiles(
+                mask as &dyn TileMask<f32>,
+                head,
+                queries,
+                0..mask.key,
+                width,
+            )
+            .collect::<Vec<_>>()
         })
         .collect()
 }
@@ -40,7 +47,7 @@ fn attended_pairs_are_visited_once_and_others_are_masked() {
         for (query, key) in [(1, 1), (100, 700), (200, 1100), (65, 0)] {
             let mask = mask(pattern, query, key);
             let mut visits = vec![0; query * key];
-            for tile in tiles_of(&mask) {
+            for tile in tiles_of(&mask, 64) {
                 assert!(!tile.keys.is_empty() && tile.keys.len() <= TILE);
                 let partial: Vec<usize> = tile.partial_columns().flatten().collect();
                 for q in tile.queries.clone() {
@@ -63,7 +70,7 @@ fn attended_pairs_are_visited_once_and_others_are_masked() {
 fn empty_blocks_are_not_visited() {
     let len = 4096;
     let visited = |pattern| -> usize {
-        let tiles = tiles_of(&mask(pattern, len, len));
+        let tiles = tiles_of(&mask(pattern, len, len), 64);
         tiles
             .iter()
             .map(|tile| tile.queries.len() * tile.keys.len())
@@ -78,7 +85,7 @@ fn empty_blocks_are_not_visited() {
 
 #[test]
 fn adjacent_blocks_are_merged_into_wide_tiles() {
-    let widths: Vec<usize> = tiles_of(&mask(Pattern::Everything, QUERIES, 1200))
+    let widths: Vec<usize> = tiles_of(&mask(Pattern::Everything, QUERIES, 1200), 64)
         .iter()
         .map(|tile| tile.keys.len())
         .collect();
