@@ -1,12 +1,18 @@
 //! Reused buffers: a training step in the steady state requests no memory from the system.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt::{Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, Once, PoisonError};
+use std::thread::LocalKey;
+
+use smallvec::SmallVec;
 
 use crate::memory::{self, AllocationGuard};
 use crate::simd::{PairSums, Real};
+
+use super::parallel::SMALL;
 
 /// The bytes of a cache line and of the widest vector. Buffers are aligned to it.
 const ALIGNMENT: usize = 64;
@@ -33,7 +39,7 @@ impl<E: Pooled> Buffer<E> {
 
     fn within(space: usize, len: usize) -> Self {
         // The space for the alignment is added after rounding: a power of two is a size class, and often a length.
-        let memory = E::pool().take(space + ALIGNMENT / size_of::<E>());
+        let memory = take::<E>(space + ALIGNMENT / size_of::<E>());
         let start = match memory.as_ptr().align_offset(ALIGNMENT) {
             offset if offset <= ALIGNMENT / size_of::<E>() => offset,
             _ => 0,
@@ -86,7 +92,7 @@ impl<E: Pooled> Drop for Buffer<E> {
     fn drop(&mut self) {
         // That of a released buffer is gone.
         if !self.memory.is_empty() {
-            E::pool().give_back(std::mem::take(&mut self.memory));
+            give_back(std::mem::take(&mut self.memory), self.guard.is_none());
         }
     }
 }
@@ -110,6 +116,10 @@ pub trait Pooled: PairSums {
     /// The pool of the process.
     #[doc(hidden)]
     fn pool() -> &'static Pool<Self>;
+
+    /// The blocks of this thread.
+    #[doc(hidden)]
+    fn at_hand() -> &'static LocalKey<RefCell<AtHand<Self>>>;
 }
 
 macro_rules! pooled {
@@ -120,12 +130,91 @@ macro_rules! pooled {
                     static POOL: Pool<$element> = Pool::new();
                     &POOL
                 }
+
+                fn at_hand() -> &'static LocalKey<RefCell<AtHand<Self>>> {
+                    thread_local! {
+                        static AT_HAND: RefCell<AtHand<$element>> =
+                            RefCell::new(AtHand(SmallVec::new()));
+                    }
+                    &AT_HAND
+                }
             }
         )*
     };
 }
 
 pooled!(f32, f64);
+
+/// Memory of this length: of this thread, if it has a block at hand, or of the pool.
+fn take<E: Pooled>(len: usize) -> Vec<E> {
+    let at_hand = || {
+        let found = E::at_hand().try_with(|blocks| blocks.borrow_mut().take(len));
+        found.ok().flatten()
+    };
+    let found = if len <= SMALL { at_hand() } else { None };
+    found.unwrap_or_else(|| E::pool().take(len))
+}
+
+/// Returns memory: to the pool, unless it is scratch memory that this thread keeps at hand. Only threads of rayon do so, which run kernels, and none
+/// if the free memory of the program has a limit: the pool alone knows how much there is.
+fn give_back<E: Pooled>(memory: Vec<E>, is_scratch: bool) {
+    let is_limited = memory::max_idle_bytes() < usize::MAX;
+    let mut rest = Some(memory);
+    if rayon::current_thread_index().is_some() {
+        // Fails where the thread ends.
+        let _ = E::at_hand().try_with(|blocks| {
+            let mut blocks = blocks.borrow_mut();
+            if is_limited {
+                blocks.clear();
+            } else if is_scratch {
+                rest = rest.take().and_then(|memory| blocks.keep(memory));
+            }
+        });
+    }
+    if let Some(memory) = rest {
+        E::pool().give_back(memory);
+    }
+}
+
+/// Small free blocks of a thread, least recently used first. The kernels of a tile take and return many, and would wait for other threads at the
+/// lock of the pool. For the pool, these blocks are in use.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct AtHand<E: Pooled>(SmallVec<[Vec<E>; AT_HAND]>);
+
+/// The most blocks that a thread keeps at hand: those of all lengths that the attention of a head takes.
+const AT_HAND: usize = 32;
+
+impl<E: Pooled> AtHand<E> {
+    fn take(&mut self, len: usize) -> Option<Vec<E>> {
+        let found = self.0.iter().rposition(|block| block.len() == len)?;
+        Some(self.0.remove(found))
+    }
+
+    /// Keeps a block. Returns it if it is not small, or the oldest one if there are too many.
+    fn keep(&mut self, block: Vec<E>) -> Option<Vec<E>> {
+        if block.len() > SMALL {
+            return Some(block);
+        }
+        let oldest = (self.0.len() == AT_HAND).then(|| self.0.remove(0));
+        self.0.push(block);
+        oldest
+    }
+
+    /// Returns all blocks to the pool.
+    fn clear(&mut self) {
+        for block in self.0.drain(..) {
+            E::pool().give_back(block);
+        }
+    }
+}
+
+impl<E: Pooled> Drop for AtHand<E> {
+    /// The thread ends.
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
 
 /// Free memory, least recently used first.
 #[doc(hidden)]
@@ -244,15 +333,10 @@ mod tests {
     fn released_memory_is_not_in_the_pool() {
         // No other test uses this length.
         const LEN: usize = 98_765;
-        let is_there = || {
-            let free = f64::pool().lock();
-            free.find(LEN + ALIGNMENT / size_of::<f64>(), None)
-                .is_some()
-        };
         drop(Buffer::<f64>::exact(LEN));
-        assert!(is_there());
+        assert!(is_in_pool(LEN));
         Buffer::<f64>::exact(LEN).release();
-        assert!(!is_there());
+        assert!(!is_in_pool(LEN));
     }
 
     #[test]
@@ -268,6 +352,60 @@ mod tests {
         assert!(second.iter().all(|&x| x == 0.0));
         // A buffer in use is not given out again.
         assert_ne!(Buffer::<f64>::uninit(LEN).as_ptr(), address);
+    }
+
+    /// Runs on a thread of rayon.
+    fn in_pool<R: Send>(body: impl FnOnce() -> R + Send) -> R {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+        pool.expect("a pool").install(body)
+    }
+
+    /// Whether the pool of the process has a block for a buffer of this exact length.
+    fn is_in_pool(len: usize) -> bool {
+        let free = f64::pool().lock();
+        free.find(len + ALIGNMENT / size_of::<f64>(), None)
+            .is_some()
+    }
+
+    #[test]
+    fn small_scratch_stays_at_hand_until_its_thread_ends() {
+        // No other test uses these lengths.
+        const SCRATCH: usize = 1_237;
+        const ACTIVATION: usize = 5 * 64;
+        in_pool(|| {
+            let first = Buffer::<f64>::exact(SCRATCH);
+            let address = first.as_ptr();
+            drop(first);
+            assert!(!is_in_pool(SCRATCH));
+            assert_eq!(Buffer::<f64>::exact(SCRATCH).as_ptr(), address);
+            drop(Buffer::<f64>::counted(ACTIVATION));
+            assert!(is_in_pool(ACTIVATION), "another thread may need it");
+            drop(Buffer::<f64>::exact(98_764));
+            assert!(is_in_pool(98_764), "it is large");
+        });
+        // The thread ends some time after its pool is dropped.
+        let returned = (0..6_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            is_in_pool(SCRATCH)
+        });
+        assert!(returned);
+    }
+
+    #[test]
+    fn a_thread_keeps_its_latest_blocks() {
+        let mut at_hand = AtHand::<f64>(SmallVec::new());
+        for len in 1..=AT_HAND {
+            assert!(at_hand.keep(vec![0.0; len]).is_none());
+        }
+        assert_eq!(at_hand.take(1).map(|block| block.len()), Some(1));
+        assert!(at_hand.take(1).is_none());
+        assert!(at_hand.keep(vec![0.0; 100]).is_none());
+        let oldest = at_hand.keep(vec![0.0; 101]);
+        assert_eq!(oldest.map(|block| block.len()), Some(2));
+        let large = at_hand.keep(vec![0.0; SMALL + 1]);
+        assert_eq!(large.map(|block| block.len()), Some(SMALL + 1));
+        // They are not of the pool, to which the others would return.
+        at_hand.0.clear();
     }
 
     #[test]

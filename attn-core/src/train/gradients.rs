@@ -36,7 +36,7 @@ pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     check_gradients(model, gradients, |_| true)?;
     let mut squares = 0.0;
     for_each_gradient(model, gradients, |gradient| {
-        squares += squared_norm(gradient)
+        squares += squared_norm(&[gradient])
     })?;
     Ok(squares.sqrt())
 }

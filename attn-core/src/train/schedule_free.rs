@@ -229,7 +229,7 @@ impl<E: Element> Optimizer<E, ScheduleFreeConfig> {
             let checked = self.with_settings(choices.of(parameter.id()), Algorithm::check);
             checked.map_err(UpdateError::of_setting)
         })?;
-        self.check_state(model, &choices, None)?;
+        self.check_state(&choices, None)?;
         for_each_mut(model, |path, parameter| {
             let beta = self.with_settings(choices.of(parameter.id()), |config| config.betas[0]);
             let trained = format!("{}.{}", path.name, TRAINED.name);

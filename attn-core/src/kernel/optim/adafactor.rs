@@ -96,7 +96,7 @@ compiled! {
                 });
             }
         }
-        let rms = |x: &[E]| (squared_norm(x) / x.len() as f64).sqrt();
+        let rms = |x: &[E]| (squared_norm(&[x]) / x.len() as f64).sqrt();
         let relative = adafactor.lr.min(1.0 / (adafactor.step as f64).sqrt());
         let rate = relative * rms(p).max(adafactor.smallest);
         let rate = rate / (rms(&direction) / adafactor.clip).max(1.0);

@@ -25,12 +25,14 @@ pub use sgd::{Sgd, SgdStep, sgd_step};
 compiled! {
     Norms:
 
-    /// `Σ x²`, in `f64`. The order of summation depends on the length only, and is the same for every instruction set.
-    pub fn squared_norm<E>(x: &[E]) -> f64 {
-        let mut sums = Buffer::<f64>::uninit(x.len().div_ceil(SMALL));
-        let parts = x.chunks(SMALL).zip(sums.iter_mut());
-        for_each(parts, |(x, sum)| *sum = run(SumOfSquares(x)));
-        sums.iter().sum()
+    /// `Σ x²` over all numbers of some vectors, in `f64`. The order of summation depends on their lengths only, and is the same for every instruction set.
+    pub fn squared_norm<E>(vectors: &[&[E]]) -> f64 {
+        let chunks = vectors.iter().map(|x| x.len().div_ceil(SMALL));
+        let mut sums = Buffer::<f64>::uninit(chunks.clone().sum());
+        let parts = vectors.iter().flat_map(|x| x.chunks(SMALL));
+        for_each(parts.zip(sums.iter_mut()), |(x, sum)| *sum = run(SumOfSquares(x)));
+        let mut sums = sums.iter();
+        chunks.map(|count| sums.by_ref().take(count).sum::<f64>()).sum()
     }
 }
 
@@ -81,7 +83,7 @@ mod tests {
             let x: Vec<f32> = noise::<f32>(len, 1).iter().map(|x| 1e30 * x).collect();
             let want: f64 = x.iter().map(|&x| f64::from(x).powi(2)).sum();
             let norms: Vec<f64> = Isa::available()
-                .map(|isa| isa.force(|| squared_norm(&x)))
+                .map(|isa| isa.force(|| squared_norm(&[&x])))
                 .collect();
             assert!((norms[0] - want).abs() <= 1e-13 * want, "{len}");
             assert!(
@@ -94,6 +96,14 @@ mod tests {
     #[test]
     fn norms_have_the_same_bits_for_any_number_of_threads() {
         let x = noise::<f32>(5 * SMALL + 3, 1);
-        same_for_all_threads(|| squared_norm(&x));
+        same_for_all_threads(|| squared_norm(&[&x]));
+        let (first, second) = x.split_at(SMALL + 1);
+        let apart: f64 = [&[], first, second]
+            .map(|x| squared_norm(&[x]))
+            .iter()
+            .sum();
+        same_for_all_threads(|| {
+            assert_eq!(squared_norm(&[&[], first, second]), apart);
+        });
     }
 }

@@ -60,7 +60,7 @@ compiled! {
         for_each(parts.zip(x.chunks_mut(SMALL)), |((g, m), x)| {
             run(Momentum { g, m, x, muon });
         });
-        let norm = squared_norm(&x).sqrt().max(smallest_norm::<E>(muon.epsilon));
+        let norm = squared_norm(&[&x]).sqrt().max(smallest_norm::<E>(muon.epsilon));
         scale(E::of_f64(1.0 / norm), &mut x);
         for _ in 0..muon.iterations {
             x = iterate(&x, width, muon.coefficients);

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use dfdx::{nn::TensorCollection, tensor::UniqueId};
 
-use super::{Optimizer, groups::matches};
+use super::{Optimizer, groups::matches, step::name_of};
 use crate::{
     Backend, Element,
     train::{
@@ -44,15 +44,49 @@ pub(super) struct Freeze {
     pub(super) is_frozen: bool,
 }
 
+/// A parameter of a model, under one of its names.
+pub(in crate::train) struct Named {
+    pub(in crate::train) name: String,
+    pub(in crate::train) dims: Vec<usize>,
+    pub(in crate::train) id: UniqueId,
+    /// The names in the state of each list of the algorithm, whether it is kept or not.
+    pub(super) lists: Vec<String>,
+}
+
+impl Named {
+    /// A parameter that the algorithm `A` updates.
+    pub(super) fn new<A: Algorithm>(id: UniqueId, name: &str, dims: &[usize]) -> Self {
+        let lists = A::LISTS.iter().map(|list| name_of(name, list));
+        Self {
+            name: name.to_owned(),
+            dims: dims.to_owned(),
+            id,
+            lists: lists.collect(),
+        }
+    }
+}
+
 /// How the parameters of a model are updated.
 #[derive(Default)]
 pub(in crate::train) struct Choices {
     by_id: BTreeMap<UniqueId, Choice>,
     /// That of a parameter of another model.
     other: Choice,
+    /// In the order of the model.
+    all: Vec<Named>,
 }
 
 impl Choices {
+    /// The parameters, in the order of the model.
+    pub(in crate::train) fn all(&self) -> &[Named] {
+        &self.all
+    }
+
+    /// Whether the name of a parameter is like this.
+    fn has_match(&self, pattern: &str) -> bool {
+        self.all.iter().any(|of| matches(pattern, &of.name))
+    }
+
     pub(in crate::train) fn of(&self, parameter: UniqueId) -> &Choice {
         self.by_id.get(&parameter).unwrap_or(&self.other)
     }
@@ -83,16 +117,16 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     }
 
     /// Checks the settings, that every pattern has a parameter, and that something is trained.
-    pub(in crate::train) fn check_settings<M: TensorCollection<E, D>, D: Backend<E>>(
+    pub(in crate::train) fn check_settings<Dev>(
         &self,
-        model: &M,
-    ) -> Result<(), UpdateError<D::Err>> {
+        choices: &Choices,
+    ) -> Result<(), UpdateError<Dev>> {
         self.config.check().map_err(UpdateError::of_setting)?;
         if self.groups.is_empty() && self.frozen.is_empty() {
             return Ok(());
         }
-        self.check_patterns(model)?;
-        for choice in self.choices(model).by_id.values() {
+        self.check_patterns(choices)?;
+        for choice in choices.by_id.values() {
             let checked = self.with_settings(choice, Algorithm::check);
             checked.map_err(UpdateError::of_setting)?;
         }
@@ -100,23 +134,19 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     }
 
     /// Checks that every pattern has a parameter, and that something is trained.
-    pub(in crate::train) fn check_patterns<M: TensorCollection<E, D>, D: Backend<E>>(
+    pub(in crate::train) fn check_patterns<Dev>(
         &self,
-        model: &M,
-    ) -> Result<(), UpdateError<D::Err>> {
-        if self.groups.is_empty() && self.frozen.is_empty() {
-            return Ok(());
-        }
-        let names = names_of(model);
+        choices: &Choices,
+    ) -> Result<(), UpdateError<Dev>> {
         let groups = self.groups.iter().map(|group| &group.pattern);
         let mut patterns = groups.chain(self.frozen.iter().map(|freeze| &freeze.pattern));
-        let has_none = |pattern: &&String| !names.iter().any(|name| matches(pattern, name));
-        if let Some(pattern) = patterns.find(has_none) {
+        if let Some(pattern) = patterns.find(|pattern| !choices.has_match(pattern)) {
             let pattern = pattern.clone();
+            let names = choices.all.iter().map(|of| of.name.clone()).collect();
             return Err(UpdateError::NoParameter { pattern, names });
         }
-        let choices = self.choices(model);
-        if !names.is_empty() && choices.by_id.values().all(|choice| choice.is_frozen) {
+        let mut all = choices.by_id.values().peekable();
+        if all.peek().is_some() && all.all(|choice| choice.is_frozen) {
             return Err(UpdateError::AllFrozen);
         }
         Ok(())
@@ -168,6 +198,8 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 }
             }
             choice.groups.sort_unstable();
+            let named = Named::new::<A>(parameter.id(), &path.name, &dims);
+            choices.all.push(named);
             names.entry(parameter.id()).or_default().push((path, dims));
             Ok::<_, Infallible>(())
         });

@@ -12,6 +12,7 @@ use std::fmt::{self, Debug};
 
 use ::dfdx::{nn::TensorCollection, tensor::Gradients};
 
+pub(super) use choices::Choices;
 pub(super) use step::{Target, keeps};
 
 use self::{
@@ -210,25 +211,24 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         model: &mut M,
         gradients: &mut Gradients<E, D>,
     ) -> Result<(), UpdateError<D::Err>> {
-        self.check_settings(model)?;
-        let parameters = self.check_model(model)?;
         let choices = self.choices(model);
+        self.check_settings(&choices)?;
+        let parameters = self.check_model(model)?;
         check_gradients(model, gradients, |id| !choices.is_frozen(id))?;
-        let choices = self.begin(model, None)?;
+        self.begin(&choices, None)?;
         let step = self.state.step;
         self.last_step = Some(LastStep { step, parameters });
-        for_each_mut(model, |path, parameter| {
+        let mut all = choices.all().iter();
+        for_each_mut(model, |_, parameter| {
             let choice = choices.of(parameter.id());
-            if choice.is_frozen {
+            let Some(of) = all.next().filter(|_| !choice.is_frozen) else {
                 return Ok(());
-            }
-            let dims = parameter.dims();
+            };
             let gradient = parameter.gradient(gradients)?;
             let mut numbers = Buffer::uninit(gradient.len());
             parameter.read(&mut numbers);
             self.update_all(vec![Target {
-                name: &path.name,
-                dims: &dims,
+                of,
                 choice,
                 start: 0,
                 numbers: &mut numbers,

@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 
 use dfdx::{nn::TensorCollection, tensor::UniqueId};
+use smallvec::SmallVec;
 
-use super::{
-    Optimizer,
-    choices::Choices,
-    step::{keeps, name_of},
-};
+use super::{Optimizer, choices::Choices, step::keeps};
 use crate::{
     Backend, Element,
-    train::{Algorithm, Own, UpdateError, parameters::for_each},
+    kernel::parallel::FEW,
+    train::{Algorithm, List, Own, UpdateError, parameters::for_each},
 };
 
 /// The model of the last step.
@@ -65,41 +63,40 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     }
 
     /// Checks that the lists of the state have the lengths of the model's parameters, or of the parts of them that this rank has.
-    pub(in crate::train) fn check_state<M: TensorCollection<E, D>, D: Backend<E>>(
+    pub(in crate::train) fn check_state<Dev>(
         &self,
-        model: &M,
         choices: &Choices,
         own: Option<&Own>,
-    ) -> Result<(), UpdateError<D::Err>> {
-        for_each(model, |path, parameter| {
-            let dims = parameter.dims();
-            let choice = choices.of(parameter.id());
-            let info = choice.info(&dims);
-            let kept = A::LISTS
-                .iter()
-                .filter(|list| self.with_settings(choice, |settings| keeps(settings, list, &info)));
-            let kept: Vec<_> = kept.map(|list| (list, name_of(&path.name, list))).collect();
-            let is_new = kept
-                .iter()
-                .all(|(list, name)| !list.always || !self.state.lists.contains_key(name));
-            for (list, name) in kept {
-                let expected = list.size.of(&dims);
-                let len = own.map_or(expected, |own| own.len(&name, expected));
-                let found = match self.state.lists.get(&name) {
+    ) -> Result<(), UpdateError<Dev>> {
+        for of in choices.all() {
+            let choice = choices.of(of.id);
+            let info = choice.info(&of.dims);
+            let lists = A::LISTS.iter().zip(&of.lists);
+            let found = lists.map(|(list, name)| (list, name, self.state.lists.get(name)));
+            let kept: SmallVec<[_; FEW]> = self.with_settings(choice, |settings| {
+                let is_kept = |(list, ..): &(&List, _, _)| keeps(settings, list, &info);
+                found.filter(is_kept).collect()
+            });
+            let mut always = kept.iter().filter(|(list, ..)| list.always);
+            let is_new = always.all(|(.., found)| found.is_none());
+            for (list, name, found) in kept {
+                let expected = list.size.of(&of.dims);
+                let len = own.map_or(expected, |own| own.len(name, expected));
+                let found = match found {
                     Some(numbers) => numbers.len(),
                     None if is_new || !list.always => len,
                     None => 0,
                 };
                 if found != len {
                     return Err(UpdateError::StateMismatch {
-                        name,
+                        name: name.clone(),
                         expected,
                         found,
                     });
                 }
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 }
 

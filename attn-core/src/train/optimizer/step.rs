@@ -1,22 +1,16 @@
 //! A step: its beginning, and the work of all threads on the parameters.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-
-use dfdx::nn::TensorCollection;
 
 use super::{
     Optimizer,
-    choices::{Choice, Choices},
+    choices::{Choice, Choices, Named},
 };
 use crate::{
-    Backend, Element,
+    Element,
     fused::zeros,
     kernel::parallel::{SMALL, for_each, run_pass},
-    train::{
-        Algorithm, List, ListSize, ListStart, Own, ParameterInfo, Update, UpdateError,
-        parameters::for_each as for_each_parameter,
-    },
+    train::{Algorithm, List, ListSize, ListStart, Own, ParameterInfo, Update, UpdateError},
 };
 
 /// Numbers by their names.
@@ -27,8 +21,7 @@ const OF_GROUPS: &str = "[";
 
 /// A parameter in a step, or the part of it that this rank updates.
 pub(in crate::train) struct Target<'a, E> {
-    pub(in crate::train) name: &'a str,
-    pub(in crate::train) dims: &'a [usize],
+    pub(in crate::train) of: &'a Named,
     pub(in crate::train) choice: &'a Choice,
     /// How many elements of the parameter are before these.
     pub(in crate::train) start: usize,
@@ -39,34 +32,31 @@ pub(in crate::train) struct Target<'a, E> {
 impl<'a, E> Target<'a, E> {
     /// The properties that the algorithm is told.
     fn info(&self) -> ParameterInfo<'a> {
-        self.choice.info(self.dims)
+        self.choice.info(&self.of.dims)
     }
 }
 
 impl<E: Element, A: Algorithm> Optimizer<E, A> {
     /// Begins a step: checks the state, of which a rank may have a part, and counts the step. Until they are [updated](Self::update_all), no parameter has one more.
-    /// Returns how each parameter is updated.
-    pub(in crate::train) fn begin<M: TensorCollection<E, D>, D: Backend<E>>(
+    pub(in crate::train) fn begin<Dev>(
         &mut self,
-        model: &M,
+        choices: &Choices,
         own: Option<&Own>,
-    ) -> Result<Choices, UpdateError<D::Err>> {
-        let choices = self.choices(model);
-        self.check_state(model, &choices, own)?;
+    ) -> Result<(), UpdateError<Dev>> {
+        self.check_state(choices, own)?;
         let step = self.state.step.saturating_add(1);
-        let numbers = self.begin_numbers(&choices, step);
+        let numbers = self.begin_numbers(choices, step);
         self.state.numbers = numbers.map_err(|reason| UpdateError::NotReady { reason })?;
         self.state.frozen.clear();
-        let Ok(()) = for_each_parameter(model, |path, parameter| {
-            let count = self.state.updates_of(&path.name);
-            if choices.is_frozen(parameter.id()) {
-                self.state.frozen.insert(path.name.clone());
+        for of in choices.all() {
+            let count = self.state.updates_of(&of.name);
+            if choices.is_frozen(of.id) {
+                self.state.frozen.insert(of.name.clone());
             }
-            self.state.updates.insert(path.name, count);
-            Ok::<_, Infallible>(())
-        });
+            self.state.updates.insert(of.name.clone(), count);
+        }
         self.state.step = step;
-        Ok(choices)
+        Ok(())
     }
 
     /// The numbers that the algorithm keeps for all parameters in this step, and those that it keeps for the parameters of groups, with
@@ -127,10 +117,10 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             let (settings, _) = &of_groups[target.choice.groups.as_slice()];
             let lists = self.take_lists(target, settings.as_ref());
             if are_new(&lists) {
-                self.state.updates.insert(target.name.to_owned(), 0);
+                self.state.updates.insert(target.of.name.clone(), 0);
             }
             counts.push(match target.gradient {
-                Some(_) => self.state.count_update(target.name),
+                Some(_) => self.state.count_update(&target.of.name),
                 None => 0,
             });
             kept.push(lists);
@@ -154,28 +144,29 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         });
         run(parts);
         for Kept { name, numbers, .. } in kept.into_iter().flatten() {
-            if let Some(name) = name {
-                self.state.lists.insert(name, numbers);
+            let Some(name) = name else { continue };
+            match self.state.lists.get_mut(name) {
+                Some(list) => *list = numbers,
+                None => drop(self.state.lists.insert(name.to_owned(), numbers)),
             }
         }
     }
 
     /// Moves the lists of a parameter out of the state. Those that are not kept any more are dropped: they would be out of date later.
-    fn take_lists(&mut self, target: &Target<'_, E>, settings: Option<&A>) -> Vec<Kept<E>> {
+    fn take_lists<'a>(&mut self, target: &Target<'a, E>, settings: Option<&A>) -> Vec<Kept<'a, E>> {
         let settings = settings.unwrap_or(&self.config);
         let mut kept = Vec::with_capacity(A::LISTS.len());
-        for list in A::LISTS {
-            let name = name_of(target.name, list);
+        for (list, name) in A::LISTS.iter().zip(&target.of.lists) {
             if !keeps(settings, list, &target.info()) {
-                self.state.lists.remove(&name);
+                self.state.lists.remove(name);
                 kept.push(Kept::default());
                 continue;
             }
-            let found = self.state.lists.get_mut(&name).map(std::mem::take);
+            let found = self.state.lists.get_mut(name).map(std::mem::take);
             let is_new = found.is_none();
             let numbers = found.unwrap_or_else(|| match (list.start, list.size) {
                 (ListStart::Zeros, ListSize::Elements) => zeros(target.numbers.len()),
-                (ListStart::Zeros, size) => zeros(size.of(target.dims)),
+                (ListStart::Zeros, size) => zeros(size.of(&target.of.dims)),
                 (ListStart::Parameter, _) => target.numbers.to_vec(),
             });
             kept.push(Kept {
@@ -190,15 +181,15 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
 
 /// A list of a parameter, with its name in the state. One that is not kept has no name and no numbers.
 #[derive(Default)]
-struct Kept<E> {
-    name: Option<String>,
+struct Kept<'a, E> {
+    name: Option<&'a str>,
     numbers: Vec<E>,
     is_new: bool,
 }
 
 /// Whether a parameter begins with new lists, as those of an algorithm that it has been given since its last update: its updates count anew, or
 /// the means of the lists would not be corrected for their zeros.
-fn are_new<E>(lists: &[Kept<E>]) -> bool {
+fn are_new<E>(lists: &[Kept<'_, E>]) -> bool {
     let mut kept = lists.iter().filter(|kept| kept.name.is_some()).peekable();
     kept.peek().is_some() && kept.all(|kept| kept.is_new)
 }

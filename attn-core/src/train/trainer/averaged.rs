@@ -65,10 +65,12 @@ pub(super) fn update<E: Element, A>(
 }
 
 /// Drops the averages, which would stay as they are.
-pub(super) fn forget<E: Element, A>(parameters: &Parameters<E>, state: &mut OptimizerState<E, A>) {
-    for of in &parameters.all {
-        state.lists.remove(&name_of(&of.path.name));
-    }
+pub(super) fn forget<E: Element, A>(state: &mut OptimizerState<E, A>) {
+    let is_average = |name: &str| {
+        name.rsplit_once('.')
+            .is_some_and(|(_, list)| list == AVERAGE)
+    };
+    state.lists.retain(|name, _| !is_average(name));
 }
 
 /// A [`Trainer`] with the [averages](Trainer::ema) of its parameters in their place: to evaluate them, and to save the model. It goes on with

@@ -26,7 +26,10 @@ use super::{
     Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
     ScheduleFreeConfig, UpdateError,
 };
-use super::{optimizer::Target, parameters::for_each};
+use super::{
+    optimizer::{Choices, Target},
+    parameters::for_each,
+};
 use crate::{
     Adapted, Backend, Element,
     fused::{Operation, StepSeeds},
@@ -100,8 +103,8 @@ pub struct Trainer<M: Trainable, A> {
     model: M,
     optimizer: Optimizer<M::Element, A>,
     parameters: Option<Parameters<M::Element>>,
-    /// Whether it is known which of the parameters are trained.
-    knows_trained: bool,
+    /// How each parameter is updated, if it is known. It changes with the rules for names, and with the settings of the algorithm.
+    choices: Option<Choices>,
     /// Whether the parameters have changed since they were copied into the model.
     has_news: bool,
     clip: Option<f64>,
@@ -149,7 +152,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             model,
             optimizer: Optimizer::new(algorithm),
             parameters: None,
-            knows_trained: false,
+            choices: None,
             has_news: false,
             clip: None,
             schedule: None,
@@ -326,7 +329,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// The next step asks which parameters are trained. Accumulated batches are forgotten.
     fn forget_trained(&mut self) {
-        self.knows_trained = false;
+        self.choices = None;
         if let Some(across) = &mut self.across {
             across.forget_shards();
         }
@@ -520,12 +523,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let again = batch.clone();
         self.join()?;
         let parameters = ready(&mut self.parameters, &mut self.model)?;
-        train(
-            parameters,
-            &self.optimizer,
-            &self.model,
-            &mut self.knows_trained,
-        )?;
+        choose(&mut self.choices, parameters, &self.optimizer, &self.model)?;
         let Share {
             factor,
             targets,
@@ -616,20 +614,25 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             // The state may have been gathered since the last batch.
             across.keep_own(parameters, &mut self.optimizer.state);
         }
-        let applied = apply(
-            parameters,
-            &mut self.optimizer,
-            &self.model,
-            &Settings {
-                clip: self.clip,
-                schedule: self.schedule.as_deref(),
-                non_finite: self.non_finite,
-                ema: self.ema,
-            },
-            self.across.as_mut(),
-            (loss, count),
-            first,
-        );
+        let choices = choose(&mut self.choices, parameters, &self.optimizer, &self.model);
+        let settings = Settings {
+            clip: self.clip,
+            schedule: self.schedule.as_deref(),
+            non_finite: self.non_finite,
+            ema: self.ema,
+        };
+        let applied = match choices {
+            Err(error) => Err(error.into()),
+            Ok(choices) => apply::<M, A>(
+                parameters,
+                &mut self.optimizer,
+                choices,
+                &settings,
+                self.across.as_mut(),
+                (loss, count),
+                first,
+            ),
+        };
         parameters.forget();
         self.has_news |= applied.is_ok();
         applied
@@ -708,6 +711,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// The settings of the algorithm, for the next step.
     pub fn config_mut(&mut self) -> &mut A {
+        self.choices = None;
         &mut self.optimizer.config
     }
 
@@ -740,20 +744,22 @@ fn ready<'a, M: Trainable>(
     })
 }
 
-/// Finds out which parameters are trained, unless it is known.
-fn train<M: Trainable, A: Algorithm>(
+/// Finds out how each parameter is updated, and which are trained, unless it is known.
+fn choose<'a, M: Trainable, A: Algorithm>(
+    known: &'a mut Option<Choices>,
     parameters: &mut Parameters<M::Element>,
     optimizer: &Optimizer<M::Element, A>,
     model: &M,
-    is_known: &mut bool,
-) -> Result<(), UpdateError<ErrOf<M>>> {
-    if !*is_known {
-        optimizer.check_patterns(model)?;
-        let choices = optimizer.choices(model);
-        parameters.train(|id| !choices.is_frozen(id));
-        *is_known = true;
-    }
-    Ok(())
+) -> Result<&'a Choices, UpdateError<ErrOf<M>>> {
+    Ok(match known {
+        Some(choices) => choices,
+        none => {
+            let choices = optimizer.choices(model);
+            optimizer.check_patterns(&choices)?;
+            parameters.train(|id| !choices.is_frozen(id));
+            none.insert(choices)
+        }
+    })
 }
 
 fn number_of<E: Element, D: Backend<E>>(loss: &Tensor<Rank0, E, D>) -> f64 {
@@ -771,7 +777,7 @@ struct Settings<'a, A> {
 fn apply<M: Trainable, A: Algorithm>(
     parameters: &mut Parameters<M::Element>,
     optimizer: &mut Optimizer<M::Element, A>,
-    model: &M,
+    choices: &Choices,
     settings: &Settings<'_, A>,
     mut across: Option<&mut Across<M::Element>>,
     (mut loss, count): (f64, f64),
@@ -829,16 +835,15 @@ fn apply<M: Trainable, A: Algorithm>(
         set(&mut optimizer.config, done.step);
     }
     done.learning_rate = optimizer.config.lr(done.step);
-    optimizer.check_settings(model)?;
+    optimizer.check_settings(choices)?;
     let own = across.as_ref().and_then(|across| across.own());
-    let choices = optimizer.begin(model, own)?;
+    optimizer.begin(choices, own)?;
     if factor != 1.0 {
         parameters.scale(factor);
     }
     let all = parameters.all_mut().into_iter();
     let targets = all.map(|(of, numbers, gradient)| Target {
-        name: &of.path.name,
-        dims: &of.dims,
+        of: &choices.all()[of.index],
         choice: choices.of(of.id),
         start: of.own.start,
         numbers,
@@ -847,7 +852,7 @@ fn apply<M: Trainable, A: Algorithm>(
     optimizer.update_all(targets.collect());
     match settings.ema {
         Some(decay) => averaged::update(parameters, &mut optimizer.state, decay),
-        None => averaged::forget(parameters, &mut optimizer.state),
+        None => averaged::forget(&mut optimizer.state),
     }
     if let Some(across) = across {
         across.gather(parameters)?;

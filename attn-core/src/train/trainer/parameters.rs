@@ -32,6 +32,8 @@ pub(super) struct Trained {
     pub(super) path: ParamPath,
     pub(super) dims: Vec<usize>,
     pub(super) id: UniqueId,
+    /// The number of parameters of the model before it, under all names.
+    pub(super) index: usize,
     /// Where it is in the arena.
     pub(super) range: Range<usize>,
     /// Where its gradient is: where that of the first tensor with its id is.
@@ -80,8 +82,10 @@ impl<E: Element> Parameters<E> {
         let mut all: Vec<Trained> = Vec::new();
         let mut seen = BTreeMap::<_, usize>::new();
         let mut groups = BTreeMap::<_, usize>::new();
+        let mut indices = 0..;
         let Ok(()) = for_each(model, |path, parameter| {
             let id = parameter.id();
+            let index = indices.next().unwrap_or_default();
             let Some(places) = places.get(&id) else {
                 return Ok(());
             };
@@ -93,6 +97,7 @@ impl<E: Element> Parameters<E> {
                     path,
                     dims: parameter.dims(),
                     id,
+                    index,
                     range: range.clone(),
                     slot: *slot,
                     group,
@@ -266,8 +271,7 @@ impl<E: Element> Parameters<E> {
         let first = self.all.iter().filter(|of| of.is_first);
         let gradients: Vec<_> = first.filter_map(|of| self.gradient(of)).collect();
         let count = gradients.iter().map(|gradient| gradient.len()).sum();
-        // One pass: each large gradient would wake the threads of the pool by itself.
-        run_pass(count, || gradients.into_iter().map(squared_norm).sum())
+        run_pass(count, || squared_norm(&gradients))
     }
 
     /// The place of the first parameter whose gradient is not finite, of the numbers that this rank updates.

@@ -1,16 +1,22 @@
 //! The ranks of a trainer.
 
-use std::{convert::Infallible, fmt::Debug, time::Duration};
+use std::{fmt::Debug, time::Duration};
 
 use super::{
     TrainError, Trainable, Trainer,
     across::{Across, Description, RoundingErrors},
+    choose,
     model::ErrOf,
     parameters::Trained,
-    ready, train,
+    ready,
 };
-use crate::train::{
-    Algorithm, Collective, Optimizer, collective::program, optimizer::keeps, parameters::for_each,
+use crate::{
+    Element,
+    train::{
+        Algorithm, Collective, Optimizer,
+        collective::program,
+        optimizer::{Choices, keeps},
+    },
 };
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
@@ -266,12 +272,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             return Ok(());
         };
         let parameters = ready(&mut self.parameters, &mut self.model)?;
-        train(
-            parameters,
-            &self.optimizer,
-            &self.model,
-            &mut self.knows_trained,
-        )?;
+        let choices = choose(&mut self.choices, parameters, &self.optimizer, &self.model)?;
         across
             .collective_mut()
             .agree("program", &program().to_le_bytes())?;
@@ -279,8 +280,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let traffic = self.traffic;
         let numbers = (self.dtype, self.seed, self.ema);
         let settings = (self.clip, numbers, self.non_finite, traffic);
-        let description = || describe(&self.optimizer, &self.model, settings);
-        let choices = self.optimizer.choices(&self.model);
+        let description = || describe::<M, _, _>(&self.optimizer, choices, settings);
         let is_whole = |of: &Trained| !self.optimizer.is_elementwise(choices.of(of.id), &of.dims);
         across.join(parameters, traffic, is_whole, description)?;
         self.has_news = true;
@@ -292,7 +292,14 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let (Some(across), Some(parameters)) = (&self.across, &self.parameters) else {
             return false;
         };
-        let choices = self.optimizer.choices(&self.model);
+        let of_these_settings;
+        let choices = match &self.choices {
+            Some(choices) => choices,
+            None => {
+                of_these_settings = self.optimizer.choices(&self.model);
+                &of_these_settings
+            }
+        };
         let mut trained = parameters.trained_in(0..parameters.all.len());
         trained.any(|(index, of)| {
             across.cuts(index) && !self.optimizer.is_elementwise(choices.of(of.id), &of.dims)
@@ -323,26 +330,23 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 }
 
 /// What all ranks have in common, the settings of the trainer among them.
-pub(super) fn describe<M: Trainable, A: Algorithm>(
-    optimizer: &Optimizer<M::Element, A>,
-    model: &M,
+fn describe<M, E: Element, A: Algorithm>(
+    optimizer: &Optimizer<E, A>,
+    choices: &Choices,
     of_trainer: impl Debug,
 ) -> Description {
-    let choices = optimizer.choices(model);
     let mut parameters = String::from(std::any::type_name::<M>());
     let step = optimizer.state.step;
     let mut settings = format!("{} {step} {of_trainer:?}\n", A::NAME);
-    let Ok(()) = for_each(model, |path, parameter| {
-        let dims = parameter.dims();
-        let choice = choices.of(parameter.id());
-        parameters += &format!("{} {dims:?} {:?}\n", path.name, choice.rules());
-        let info = choice.info(&dims);
+    for of in choices.all() {
+        let choice = choices.of(of.id);
+        parameters += &format!("{} {:?} {:?}\n", of.name, of.dims, choice.rules());
+        let info = choice.info(&of.dims);
         optimizer.with_settings(choice, |of| {
             let kept: Vec<_> = A::LISTS.iter().map(|list| keeps(of, list, &info)).collect();
             settings += &format!("{of:?} {} {kept:?}\n", of.is_elementwise(&info));
         });
-        Ok::<_, Infallible>(())
-    });
+    }
     Description {
         model: parameters,
         settings,
@@ -368,7 +372,9 @@ mod tests {
                 hidden,
                 ..MuonConfig::default()
             };
-            describe(&Optimizer::new(config), &model, ()).settings
+            let optimizer = Optimizer::new(config);
+            let choices = optimizer.choices(&model);
+            describe::<Two, _, _>(&optimizer, &choices, ()).settings
         };
         let settings = of(|parameter| parameter.name.starts_with('0'));
         // An address is another one in each process.

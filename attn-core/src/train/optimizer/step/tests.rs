@@ -6,7 +6,13 @@ use std::sync::{
 };
 use std::time::{Duration, Instant};
 
+use dfdx::{
+    shapes::Rank0,
+    tensor::{Cpu, Tensor, ZerosTensor},
+};
+
 use super::*;
+use crate::fused::id_of;
 use crate::simd::Isa;
 use crate::train::{
     AdafactorConfig, AdamWConfig, InvalidSetting, LionConfig, MuonConfig, ScheduleFreeConfig,
@@ -36,6 +42,12 @@ fn in_pool_of<R: Send>(threads: usize, body: impl FnOnce() -> R + Send) -> R {
     pool.expect("a pool").install(body)
 }
 
+/// A parameter of an algorithm.
+fn named<A: Algorithm>(name: &str, dims: &[usize]) -> Named {
+    let tensor: Tensor<Rank0, f32, _> = Cpu::default().zeros();
+    Named::new::<A>(id_of(&tensor), name, dims)
+}
+
 /// All parameters, and the lists of the state.
 type Trained = (Vec<Vec<f32>>, Vec<(String, Vec<f32>)>);
 
@@ -51,6 +63,9 @@ fn train<A: Algorithm>(algorithm: A, steps: u64, at_a_time: usize) -> Trained {
         choice
     });
     let choices: Vec<_> = choices.collect();
+    let all = choices.iter().zip(DIMS);
+    let all = all.map(|(choice, dims)| named::<A>(&choice.path.name, dims));
+    let all: Vec<_> = all.collect();
     let lens = DIMS.map(|dims| dims.iter().product());
     let mut parameters: Vec<_> = lens.iter().map(|len| numbers(*len, 0)).collect();
     for step in 1..=steps {
@@ -58,11 +73,10 @@ fn train<A: Algorithm>(algorithm: A, steps: u64, at_a_time: usize) -> Trained {
         let begun = optimizer.config.begin(step, &mut optimizer.state.numbers);
         begun.expect("a step can begin");
         let gradients = lens.map(|len| numbers(len, step as usize));
-        let all = parameters.iter_mut().zip(&gradients).enumerate();
-        let mut targets: Vec<_> = all
+        let with_gradients = parameters.iter_mut().zip(&gradients).enumerate();
+        let mut targets: Vec<_> = with_gradients
             .map(|(index, (parameter, gradient))| Target {
-                name: &choices[index].path.name,
-                dims: DIMS[index],
+                of: &all[index],
                 choice: &choices[index],
                 start: 0,
                 numbers: parameter,
@@ -234,10 +248,10 @@ fn small_parameters_are_updated_by_several_threads() {
         in_pool_of(2, || {
             let mut optimizer = Optimizer::<f32, _>::new(meeting);
             let choice = Choice::default();
+            let named = named::<Meeting<'_>>("p", &[1000]);
             let mut parameters = vec![[0.0; 1000]; 40];
             let targets = parameters.iter_mut().map(|numbers| Target {
-                name: "p",
-                dims: &[1000],
+                of: &named,
                 choice: &choice,
                 start: 0,
                 numbers,
