@@ -495,12 +495,14 @@ fn write_whole<V: Vector, const R: usize, const N: usize>(
             }
         }
         Initial::OfColumns(of) => {
-            let of: [V; N] =
-                std::array::from_fn(|n| V::load(&of[place.columns.start + n * V::LANES..]));
+            let mut starts = [V::zero(); N];
+            for (n, start) in starts.iter_mut().enumerate() {
+                *start = V::load(&of[place.columns.start + n * V::LANES..]);
+            }
             for (i, sums) in sums.iter().enumerate() {
                 let mut sums = *sums;
                 for n in 0..N {
-                    sums[n] = of[n] + sums[n];
+                    sums[n] = starts[n] + sums[n];
                 }
                 write_row(&sums, row!(i), |sum, _| sum);
             }
