@@ -77,6 +77,40 @@ fn a_rate_of_zero_leaves_parameters_alone_and_a_trainer_has_the_groups_of_an_opt
 }
 
 #[test]
+fn groups_and_rules_of_decay_between_steps_hold_from_the_next_one_on() {
+    let begun = || {
+        let mut trainer = Small::scattered().trainer(AdamWConfig {
+            weight_decay: 0.5,
+            ..config(0.1)
+        });
+        trained(&mut trainer, 0..2);
+        trainer
+    };
+    let mut grouped = begun().group("blocks.0.*", |config| config.lr = 0.0);
+    let before = parameters(grouped.model());
+    trained(&mut grouped, 2..3);
+    for (before, after) in before.iter().zip(&parameters(grouped.model())) {
+        let is_left_alone = before.name.starts_with("blocks.0.");
+        assert_eq!(
+            before.values == after.values,
+            is_left_alone,
+            "{}",
+            before.name
+        );
+    }
+
+    let [mut undecayed, mut by_settings, mut decayed] =
+        [begun().decaying(|_| false), begun(), begun()];
+    by_settings.config_mut().weight_decay = 0.0;
+    for trainer in [&mut undecayed, &mut by_settings, &mut decayed] {
+        trained(trainer, 2..3);
+    }
+    let expected = parameters(by_settings.model());
+    assert_eq!(parameters(undecayed.model()), expected);
+    assert_ne!(parameters(decayed.model()), expected);
+}
+
+#[test]
 fn mistakes_are_found_before_anything_changes() {
     let mut nobody = Small::scattered()
         .trainer(config(0.1))

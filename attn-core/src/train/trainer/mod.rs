@@ -195,6 +195,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         decays: impl Fn(&ParameterInfo<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.optimizer = self.optimizer.decaying(decays);
+        self.choices = None;
         self
     }
 
@@ -220,6 +221,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         A: Clone,
     {
         self.optimizer = self.optimizer.group(pattern, change);
+        self.choices = None;
         self
     }
 
