@@ -2,10 +2,10 @@
 
 use super::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, WriteMode, prefetch, run};
-
-/// The lanes of the widest vector.
-pub(super) const MAX_LANES: usize = 16;
+use crate::simd::{
+    Kernel, MAX_LANES, Vector, WriteMode, load_square, prefetch_rows, run, store_square,
+    transpose_square,
+};
 
 /// `to = xᵀ`, on one thread.
 ///
@@ -53,20 +53,27 @@ pub(super) fn transpose_here<V: Vector>(
             // The squares beside these are read next: short pieces far apart.
             if !next.is_empty() {
                 let rows = row..x.rows().min(row + V::LANES);
-                rows.for_each(|row| prefetch(&x.row(row)[next.clone()]));
+                prefetch_rows(x, rows, next.clone());
             }
-            transpose_square::<V>(x, to, (row, col), into);
+            let is_whole = row + V::LANES <= x.rows() && col + V::LANES <= x.cols();
+            if is_whole {
+                let mut square = load_square::<V>(x, (row, col));
+                transpose_square(&mut square);
+                store_square(&square, to, (col, row), into);
+            } else {
+                transpose_part::<V>(x, to, (row, col), into);
+            }
         }
     }
 }
 
-/// The square of vectors of `x` that starts at `row` and `col`, or the part of it within `x`.
+/// The part within `x` of the square that starts at `row` and `col`.
 #[allow(
     clippy::needless_range_loop,
-    reason = "so that the vectors stay in registers"
+    reason = "loops of constant bounds over indices are unrolled, and their vectors stay in registers"
 )]
 #[inline(always)]
-fn transpose_square<V: Vector>(
+fn transpose_part<V: Vector>(
     x: Matrix<'_, V::Element>,
     to: &mut MatrixMut<'_, V::Element>,
     (row, col): (usize, usize),
@@ -74,49 +81,20 @@ fn transpose_square<V: Vector>(
 ) {
     let rows = x.rows() - row;
     let cols = x.cols() - col;
-    // Each case has its own array: an array with a variable index is not kept in registers.
-    if rows >= V::LANES && cols >= V::LANES {
-        let mut square = [V::zero(); MAX_LANES];
-        for i in 0..V::LANES {
-            square[i] = V::load(&x.row(row + i)[col..]);
-        }
-        transpose_vectors(&mut square);
-        for j in 0..V::LANES {
-            let to = &mut to.row_mut(col + j)[row..];
-            match into {
-                WriteMode::Overwrite => square[j].store(to),
-                WriteMode::Add => (V::load(to) + square[j]).store(to),
-            }
-        }
-    } else {
-        let mut square = [V::zero(); MAX_LANES];
-        // The bounds of the loops are constants for the same reason.
-        for i in 0..V::LANES {
-            if i < rows {
-                square[i] = load_any(&x.row(row + i)[col..]);
-            }
-        }
-        transpose_vectors(&mut square);
-        for j in 0..V::LANES {
-            if j < cols {
-                let to = &mut to.row_mut(col + j)[row..];
-                match into {
-                    WriteMode::Overwrite => store_any(square[j], to),
-                    WriteMode::Add => store_any(load_any::<V>(to) + square[j], to),
-                }
-            }
+    let mut square = [V::zero(); MAX_LANES];
+    for i in 0..V::LANES {
+        if i < rows {
+            square[i] = load_any(&x.row(row + i)[col..]);
         }
     }
-}
-
-/// Interleaving the upper with the lower half of the vectors moves one bit from their index to that of the lanes. Doing so once
-/// for each bit is a transpose.
-#[inline(always)]
-pub(super) fn transpose_vectors<V: Vector>(square: &mut [V; MAX_LANES]) {
-    for _ in 0..V::LANES.ilog2() {
-        let before = *square;
-        for i in 0..V::LANES / 2 {
-            (square[2 * i], square[2 * i + 1]) = before[i].interleave(before[i + V::LANES / 2]);
+    transpose_square(&mut square);
+    for j in 0..V::LANES {
+        if j < cols {
+            let to = &mut to.row_mut(col + j)[row..];
+            match into {
+                WriteMode::Overwrite => store_any(square[j], to),
+                WriteMode::Add => store_any(load_any::<V>(to) + square[j], to),
+            }
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Hints to the caches.
 
+use std::ops::Range;
+
+use super::Matrix;
+
 /// The bytes of a cache line.
 pub(super) const LINE: usize = 64;
 
@@ -10,6 +14,24 @@ pub(super) const LINE: usize = 64;
 pub(crate) fn prefetch<E>(numbers: &[E]) {
     for piece in numbers.chunks((LINE / size_of::<E>()).max(1)) {
         prefetch_line(piece.as_ptr());
+    }
+}
+
+/// [`prefetch`] of some columns of some rows, whose numbers are contiguous.
+#[inline(always)]
+pub(crate) fn prefetch_rows<E>(x: Matrix<'_, E>, rows: Range<usize>, columns: Range<usize>) {
+    let stride = x.row_stride();
+    // Addresses that are no memory of the matrix have no effect, so nothing is checked.
+    let first = rows.start.wrapping_mul(stride).wrapping_add(columns.start);
+    let mut row = x.as_ptr().wrapping_add(first);
+    for _ in rows {
+        let end = row.wrapping_add(columns.len());
+        let mut line = row;
+        while line < end {
+            prefetch_line(line);
+            line = line.wrapping_byte_add(LINE);
+        }
+        row = row.wrapping_add(stride);
     }
 }
 

@@ -9,10 +9,9 @@ use smallvec::SmallVec;
 
 use super::{Convolution, Slide};
 use crate::kernel::lanes::for_lanes;
-use crate::kernel::transpose::{MAX_LANES, transpose_vectors};
 use crate::kernel::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, prefetch, run};
+use crate::simd::{Kernel, MAX_LANES, Vector, prefetch, run, transpose_square};
 
 impl Convolution {
     /// The patches of a range of the outputs of all images, with the channels last.
@@ -332,7 +331,7 @@ impl<E: Real> CopySquares<'_, E> {
                 *vector = load_any(&self.x[start + offset..][..count]);
             }
         }
-        transpose_vectors(&mut square);
+        transpose_square(&mut square);
         for (i, vector) in square.into_iter().take(V::LANES).enumerate() {
             if i < count {
                 let to = &mut self.to.row_mut(row + i)[col..col + starts.len()];
