@@ -8,9 +8,6 @@ use super::{Buffer, Matrix, Pooled, Real};
 use crate::simd::slice::{self, Itself, Join, Sum, Term, load_any, store_any};
 use crate::simd::{Kernel, Vector, run};
 
-/// The vectors of columns that are folded at a time.
-const BLOCK: usize = 8;
-
 /// The number of rows of `width` that are folded one after another: enough to make the sums small beside the rows, and few enough
 /// to keep rounding errors small.
 pub(super) fn rows_per_sum(width: usize) -> usize {
@@ -101,21 +98,11 @@ impl<J: Join<E>, T: Term<E>, E: Real> Kernel for Columns<'_, J, T, E> {
     type Output = ();
 
     #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        let block = BLOCK * V::LANES;
-        let in_blocks = self.x.cols() / block * block;
-        for first in (0..in_blocks).step_by(block) {
-            self.fold_block::<V>(first);
-        }
-        let rest = in_blocks..self.x.cols();
-        let (x, to) = (self.x.some_cols(rest), &mut self.to[in_blocks..]);
-        let origins = self.origins.map(|origins| &origins[in_blocks..]);
-        if to.is_empty() {
-            return;
-        }
-        for row in 0..x.rows() {
-            let x = x.row(row);
-            match origins {
+    fn run<V: Vector<Element = E>>(self) {
+        let to = self.to;
+        for row in 0..self.x.rows() {
+            let x = self.x.row(row);
+            match self.origins {
                 None => for_lanes!(V, x.len(), [x], [to], {
                     let term = T::of(load_any::<V>(x), V::zero());
                     store_any(J::join(load_any(to), term), to);
@@ -125,33 +112,6 @@ impl<J: Join<E>, T: Term<E>, E: Real> Kernel for Columns<'_, J, T, E> {
                     store_any(J::join(load_any(to), term), to);
                 }),
             }
-        }
-    }
-}
-
-impl<J: Join<E>, T: Term<E>, E: Real> Columns<'_, J, T, E> {
-    /// [`BLOCK`] vectors of columns, whose results stay in registers.
-    #[inline(always)]
-    fn fold_block<V: Vector<Element = E>>(&mut self, first: usize) {
-        let columns = first..first + BLOCK * V::LANES;
-        let to = &mut self.to[columns.clone()];
-        let origins = self.origins.map(|origins| &origins[columns.clone()]);
-        let mut folded = [V::zero(); BLOCK];
-        let mut origin = [V::zero(); BLOCK];
-        for i in 0..BLOCK {
-            let at = i * V::LANES;
-            folded[i] = V::load(&to[at..]);
-            origin[i] = origins.map_or(V::zero(), |origins| V::load(&origins[at..]));
-        }
-        for row in 0..self.x.rows() {
-            let x = &self.x.row(row)[columns.clone()];
-            for i in 0..BLOCK {
-                let term = T::of(V::load(&x[i * V::LANES..]), origin[i]);
-                folded[i] = J::join(folded[i], term);
-            }
-        }
-        for i in 0..BLOCK {
-            folded[i].store(&mut to[i * V::LANES..]);
         }
     }
 }
