@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use dfdx::{nn::TensorCollection, tensor::UniqueId};
 
-use super::{Optimizer, groups::matches, step::name_of};
+use super::{Optimizer, groups::matches};
 use crate::{
     Backend, Element,
     train::{
@@ -56,7 +56,7 @@ pub(in crate::train) struct Named {
 impl Named {
     /// A parameter that the algorithm `A` updates.
     pub(super) fn new<A: Algorithm>(id: UniqueId, name: &str, dims: &[usize]) -> Self {
-        let lists = A::LISTS.iter().map(|list| name_of(name, list));
+        let lists = A::LISTS.iter().map(|list| format!("{name}.{}", list.name));
         Self {
             name: name.to_owned(),
             dims: dims.to_owned(),

@@ -216,11 +216,6 @@ pub(in crate::train) fn keeps(
     list.always || settings.keeps(list, parameter)
 }
 
-/// The name of a list in the state.
-pub(super) fn name_of(parameter: &str, list: &List) -> String {
-    format!("{parameter}.{}", list.name)
-}
-
 /// A parameter or a part of one, with its settings.
 struct Part<'a, E, A> {
     algorithm: &'a A,
