@@ -369,19 +369,20 @@ mod tests {
 
     #[test]
     fn small_scratch_stays_at_hand_until_its_thread_ends() {
-        // No other test uses these lengths.
+        // No other test uses this length.
         const SCRATCH: usize = 1_237;
-        const ACTIVATION: usize = 5 * 64;
         in_pool(|| {
+            let at_hand = || f64::at_hand().with_borrow(|blocks| blocks.0.len());
             let first = Buffer::<f64>::exact(SCRATCH);
             let address = first.as_ptr();
             drop(first);
             assert!(!is_in_pool(SCRATCH));
             assert_eq!(Buffer::<f64>::exact(SCRATCH).as_ptr(), address);
-            drop(Buffer::<f64>::counted(ACTIVATION));
-            assert!(is_in_pool(ACTIVATION), "another thread may need it");
-            drop(Buffer::<f64>::exact(98_764));
-            assert!(is_in_pool(98_764), "it is large");
+            assert_eq!(at_hand(), 1);
+            drop(Buffer::<f64>::counted(SCRATCH));
+            assert_eq!(at_hand(), 1, "another thread may need an activation");
+            drop(Buffer::<f64>::exact(SMALL + 1));
+            assert_eq!(at_hand(), 1, "a large buffer is the pool's");
         });
         // The thread ends some time after its pool is dropped.
         let returned = (0..6_000).any(|_| {
