@@ -182,7 +182,7 @@ fn give_back<E: Pooled>(memory: Vec<E>, is_scratch: bool) {
 #[derive(Debug)]
 pub struct AtHand<E: Pooled>(SmallVec<[Vec<E>; AT_HAND]>);
 
-/// The most blocks that a thread keeps at hand: those of all lengths that the attention of a head takes.
+/// The most blocks that a thread keeps at hand.
 const AT_HAND: usize = 32;
 
 impl<E: Pooled> AtHand<E> {
