@@ -13,6 +13,19 @@ fn config(lr: f64) -> AdamWConfig {
     }
 }
 
+/// Asserts that the parameters of the first block, and no others, have their values of before.
+fn assert_first_block_left_alone(before: &[Named], after: &[Named]) {
+    for (before, after) in before.iter().zip(after) {
+        let is_left_alone = before.name.starts_with("blocks.0.");
+        assert_eq!(
+            before.values == after.values,
+            is_left_alone,
+            "{}",
+            before.name
+        );
+    }
+}
+
 /// In the first step of AdamW, a parameter depends on its own gradient and settings alone, and that gradient on no settings.
 #[test]
 fn each_group_takes_the_step_of_its_own_settings() {
@@ -65,15 +78,7 @@ fn a_rate_of_zero_leaves_parameters_alone_and_a_trainer_has_the_groups_of_an_opt
     }
     // Sums of the tied table's gradient are in another order.
     assert_same(&parameters(trainer.model()), &parameters(&model), 1e-12);
-    for (before, after) in before.iter().zip(&parameters(trainer.model())) {
-        let is_left_alone = before.name.starts_with("blocks.0.");
-        assert_eq!(
-            before.values == after.values,
-            is_left_alone,
-            "{}",
-            before.name
-        );
-    }
+    assert_first_block_left_alone(&before, &parameters(trainer.model()));
 }
 
 #[test]
@@ -89,15 +94,7 @@ fn groups_and_rules_of_decay_between_steps_hold_from_the_next_one_on() {
     let mut grouped = begun().group("blocks.0.*", |config| config.lr = 0.0);
     let before = parameters(grouped.model());
     trained(&mut grouped, 2..3);
-    for (before, after) in before.iter().zip(&parameters(grouped.model())) {
-        let is_left_alone = before.name.starts_with("blocks.0.");
-        assert_eq!(
-            before.values == after.values,
-            is_left_alone,
-            "{}",
-            before.name
-        );
-    }
+    assert_first_block_left_alone(&before, &parameters(grouped.model()));
 
     let [mut undecayed, mut by_settings, mut decayed] =
         [begun().decaying(|_| false), begun(), begun()];
