@@ -22,6 +22,12 @@ impl Pair {
         Self((rounded(first) >> 16 | rounded(second)).to_le())
     }
 
+    /// The pair of two numbers with these bits, which are not those of subnormal ones.
+    #[inline(always)]
+    fn of_bits([first, second]: [u16; 2]) -> Self {
+        Self((u32::from(first) | u32::from(second) << 16).to_le())
+    }
+
     /// The bits of both numbers.
     #[inline(always)]
     pub fn bits(self) -> [u16; 2] {
@@ -176,9 +182,7 @@ macro_rules! bf16_rows {
             }
 
             fn pair_columns(rows: Matrix<'_, Self>, to: MatrixMut<'_, Pair>) {
-                assert_shape(&rows, &to, 2);
-                // SAFETY: a pair is its two halves, and both allow all bits.
-                let to = unsafe { to.cast() };
+                let to = columns_of_pairs(&rows, to);
                 $round(Round { rows, to });
             }
         }
@@ -187,6 +191,17 @@ macro_rules! bf16_rows {
 
 bf16_rows!(f32, round);
 bf16_rows!(f64, run);
+
+/// Pairs of neighbouring numbers of each row, as their numbers.
+///
+/// # Panics
+/// If the shapes do not fit.
+#[track_caller]
+fn columns_of_pairs<'a, N>(rows: &Matrix<'_, N>, to: MatrixMut<'a, Pair>) -> MatrixMut<'a, u16> {
+    assert_shape(rows, &to, 2);
+    // SAFETY: a pair is its two halves, and both allow all bits.
+    unsafe { to.cast() }
+}
 
 /// Checks that `to` has a number for so many of each row.
 #[track_caller]
@@ -246,7 +261,7 @@ struct Round<'a, E> {
     to: MatrixMut<'a, u16>,
 }
 
-impl<E: Real> Rounding<E> for Round<'_, E> {
+impl<E: Copy> Rounding<E> for Round<'_, E> {
     #[inline(always)]
     fn round<R: Rounds<E>>(mut self) {
         let cols = self.rows.cols();
@@ -267,7 +282,7 @@ struct PairRows<'a, E> {
     to: MatrixMut<'a, Pair>,
 }
 
-impl<E: Real> Rounding<E> for PairRows<'_, E> {
+impl<E: Copy + Default> Rounding<E> for PairRows<'_, E> {
     #[inline(always)]
     fn round<R: Rounds<E>>(mut self) {
         let rows = self.rows;
@@ -279,7 +294,7 @@ impl<E: Real> Rounding<E> for PairRows<'_, E> {
             self.to.rows(),
             self.to.cols()
         );
-        let none = [E::ZERO; NO_ROW];
+        let none = [E::default(); NO_ROW];
         // Of short pieces far apart the processor foresees nothing.
         let is_apart = rows.row_stride() > rows.cols();
         for pair in 0..self.to.rows() {
@@ -323,6 +338,62 @@ impl<E: Real> Kernel for PairRows<'_, E> {
     fn run<V: Vector<Element = E>>(self) {
         self.round::<Plain>();
     }
+}
+
+/// Numbers that are rounded already: no copy of them rounds.
+struct Copied;
+
+impl Rounds<u16> for Copied {
+    #[inline(always)]
+    fn each(x: &[u16], to: &mut [u16]) {
+        // Rows of a head are short: a call of `memcpy` takes as long as the copy.
+        let (chunks, rest) = x.as_chunks::<32>();
+        let (to, to_rest) = to.as_chunks_mut();
+        for (to, x) in to.iter_mut().zip(chunks) {
+            *to = *x;
+        }
+        to_rest.copy_from_slice(rest);
+    }
+
+    /// A plain loop, which the compiler vectorises.
+    #[inline(always)]
+    fn both(first: &[u16], second: &[u16], to: &mut [Pair]) {
+        for ((to, first), second) in to.iter_mut().zip(first).zip(second) {
+            *to = Pair::of_bits([*first, *second]);
+        }
+    }
+}
+
+/// A copy of numbers that are rounded already.
+struct CopyOf<T>(T);
+
+impl<T: Rounding<u16>> Kernel for CopyOf<T> {
+    type Element = f32;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = f32>>(self) {
+        self.0.round::<Copied>();
+    }
+}
+
+/// [`Bf16Rows::pair_rows`] of rows that [`Bf16Rows::round_rows`] wrote.
+///
+/// # Panics
+/// As [`Bf16Rows::pair_rows`].
+#[track_caller]
+pub fn pair_rounded_rows(rows: Matrix<'_, u16>, to: MatrixMut<'_, Pair>) {
+    run(CopyOf(PairRows { rows, to }));
+}
+
+/// [`Bf16Rows::pair_columns`] of rows that [`Bf16Rows::round_rows`] wrote.
+///
+/// # Panics
+/// As [`Bf16Rows::pair_columns`].
+#[track_caller]
+pub fn pair_rounded_columns(rows: Matrix<'_, u16>, to: MatrixMut<'_, Pair>) {
+    let to = columns_of_pairs(&rows, to);
+    run(CopyOf(Round { rows, to }));
 }
 
 /// Rounds `f32`, with the instruction if the machine has it.
@@ -509,33 +580,37 @@ pub(super) mod tests {
             let x = Matrix::new(&numbers, rows, cols);
             for isa in Isa::available() {
                 isa.force(|| {
+                    let mut halves = vec![7; rows * cols];
+                    f32::round_rows(x, MatrixMut::new(&mut halves, rows, cols));
+                    for (half, x) in halves.iter().zip(&numbers) {
+                        let want = pair_of(Some(x), None);
+                        assert_eq!(u32::from(*half), want, "{rows} x {cols}, {isa}");
+                    }
+                    let halves = Matrix::new(&halves, rows, cols);
                     // A column and a row more than there are numbers for.
                     let [pairs, width] = [rows.div_ceil(2) + 1, cols + 1];
-                    let mut got = vec![Pair(7); pairs * width];
-                    f32::pair_rows(x, MatrixMut::new(&mut got, pairs, width));
-                    for (index, pair) in got.iter().enumerate() {
+                    let mut got = [(); 2].map(|()| vec![Pair(7); pairs * width]);
+                    let [rounds, copies] = got.each_mut();
+                    f32::pair_rows(x, MatrixMut::new(rounds, pairs, width));
+                    pair_rounded_rows(halves, MatrixMut::new(copies, pairs, width));
+                    for (index, pair) in got.iter().flat_map(|got| got.iter().enumerate()) {
                         let [i, j] = [index / width, index % width];
                         let want = pair_of(at(2 * i, j), at(2 * i + 1, j));
                         assert_eq!(pair.0, want, "rows {rows} x {cols}, {isa}");
                     }
                     let width = cols.div_ceil(2);
-                    let mut got = vec![Pair(7); rows * width];
-                    f32::pair_columns(x, MatrixMut::new(&mut got, rows, width));
-                    for (index, pair) in got.iter().enumerate() {
+                    let mut got = [(); 2].map(|()| vec![Pair(7); rows * width]);
+                    let [rounds, copies] = got.each_mut();
+                    f32::pair_columns(x, MatrixMut::new(rounds, rows, width));
+                    pair_rounded_columns(halves, MatrixMut::new(copies, rows, width));
+                    for (index, pair) in got.iter().flat_map(|got| got.iter().enumerate()) {
                         let [i, j] = [index / width, index % width];
                         let want = pair_of(at(i, 2 * j), at(i, 2 * j + 1));
                         assert_eq!(pair.0, want, "columns {rows} x {cols}, {isa}");
                     }
-                    let mut got = vec![7; rows * cols];
-                    f32::round_rows(x, MatrixMut::new(&mut got, rows, cols));
-                    for (half, x) in got.iter().zip(&numbers) {
-                        let want = pair_of(Some(x), None);
-                        assert_eq!(u32::from(*half), want, "{rows} x {cols}, {isa}");
-                    }
                     let mut wide = vec![7.0; rows * cols];
-                    let halves = Matrix::new(&got, rows, cols);
                     f32::widen_rows(halves, MatrixMut::new(&mut wide, rows, cols));
-                    for (wide, half) in wide.iter().zip(&got) {
+                    for (wide, half) in wide.iter().zip(halves.values()) {
                         assert_eq!(wide.to_bits(), u32::from(*half) << 16);
                     }
                 });

@@ -85,7 +85,9 @@ pub mod slice;
 #[cfg(test)]
 mod tests;
 
-pub use bf16::{Bf16Rows, Pair, PairLine, halves, halves_mut, widened};
+pub use bf16::{
+    Bf16Rows, Pair, PairLine, halves, halves_mut, pair_rounded_columns, pair_rounded_rows, widened,
+};
 pub use bytes::{
     BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, MOST_BYTE_DEPTHS, SignedBytes,
     multiply_bytes,

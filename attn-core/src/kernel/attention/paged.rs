@@ -73,6 +73,15 @@ impl<'a, E> Paged<'a, E> {
         }
     }
 
+    /// These rows, if they are in one page.
+    fn whole(&self, rows: &Range<usize>) -> Option<Matrix<'a, E>> {
+        let first = match rows.is_empty() {
+            true => Matrix::new(&[], 0, self.cols),
+            false => self.in_page(rows.clone()),
+        };
+        (first.rows() == rows.len()).then_some(first)
+    }
+
     /// These rows, up to the end of the page that the first one is in.
     pub(crate) fn in_page(&self, rows: Range<usize>) -> Matrix<'a, E> {
         let page = rows.start / self.rows_of_page;
@@ -208,6 +217,14 @@ impl<E: Pooled> Rows<'_, E> {
         matches!(self, Self::Paged(PagedRows::Bf16(_)))
     }
 
+    /// A range of rows where they stand, if they are in bf16 and in one page.
+    pub(super) fn rounded(&self, rows: &Range<usize>) -> Option<Matrix<'_, u16>> {
+        match self {
+            Self::Paged(PagedRows::Bf16(paged)) => paged.whole(rows),
+            _ => None,
+        }
+    }
+
     /// `to[j] = scale q · rows[j]` for a range of rows, which are read where they stand.
     pub(super) fn dots(&self, scale: E, q: &[E], rows: Range<usize>, to: &mut [E]) {
         match self {
@@ -233,14 +250,10 @@ impl<E: Pooled> Rows<'_, E> {
             Self::Matrix(matrix) => return body(matrix.some_rows(rows)),
             Self::Paged(paged) => paged,
         };
-        if let PagedRows::Model(paged) = paged {
-            let first = match rows.is_empty() {
-                true => Matrix::new(&[], 0, paged.cols),
-                false => paged.in_page(rows.clone()),
-            };
-            if first.rows() == rows.len() {
-                return body(first);
-            }
+        if let PagedRows::Model(paged) = paged
+            && let Some(rows) = paged.whole(&rows)
+        {
+            return body(rows);
         }
         let mut copy = Panel::new(rows.len(), self.cols());
         let mut to = copy.write();

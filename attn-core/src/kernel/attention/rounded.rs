@@ -20,7 +20,10 @@ use super::{Attention, HeadTransform, Similarity, TileMask};
 use crate::kernel::panel::Panel;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Buffer, Dtype, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Pair, Panels, call, halves_mut, panel_columns, run, vector_columns};
+use crate::simd::{
+    Initial, Pair, Panels, call, halves_mut, pair_rounded_columns, pair_rounded_rows,
+    panel_columns, run, vector_columns,
+};
 
 /// Pairs in pooled memory.
 #[derive(Debug)]
@@ -50,8 +53,23 @@ impl PairPanel {
     /// there are zeros.
     pub(super) fn of_transpose<E: Pooled>(x: Matrix<'_, E>) -> Self {
         let mut pairs = Self::new(x.cols().div_ceil(2), whole(x.rows()));
-        transpose_pairs(x, pairs.0.write());
+        Self::of_columns(x).transpose(pairs.0.write());
         pairs
+    }
+
+    /// [`of_columns`](Self::of_columns) of rows in bf16.
+    fn of_rounded_columns(x: Matrix<'_, u16>) -> Self {
+        let mut pairs = Self::new(x.rows(), x.cols().div_ceil(2));
+        pair_rounded_columns(x, pairs.write());
+        pairs
+    }
+
+    /// Transposes pairs to the memory of others: a pair is transposed as a number is. Behind the last column there are zeros.
+    fn transpose(&self, to: MatrixMut<'_, f32>) {
+        let pairs = self.0.read();
+        let (to, mut behind) = to.split_cols(pairs.rows());
+        transpose(pairs, to);
+        behind.fill(0.0);
     }
 
     fn write(&mut self) -> MatrixMut<'_, Pair> {
@@ -61,14 +79,6 @@ impl PairPanel {
     pub(super) fn read(&self) -> Matrix<'_, Pair> {
         Pair::of_matrix(self.0.read())
     }
-}
-
-/// [`PairPanel::of_transpose`], to the memory of pairs. A pair is transposed as a number is.
-fn transpose_pairs<E: Pooled>(x: Matrix<'_, E>, to: MatrixMut<'_, f32>) {
-    let pairs = PairPanel::of_columns(x);
-    let (to, mut behind) = to.split_cols(x.rows());
-    transpose(pairs.0.read(), to);
-    behind.fill(0.0);
 }
 
 /// The number of columns, with those that fill the last vector.
@@ -138,18 +148,25 @@ impl RoundedKeys {
         let tasks = chunks(0..k.rows(), TILE).zip(columns.0.write().col_chunks(TILE));
         attention.for_each(1, tasks, |(keys, to)| {
             let first = keys.start;
-            k.with(keys, |x| {
-                transpose_pairs(Loaded::new(transform, x, first).rows(), to);
-            });
+            let pairs = match k.rounded(&keys).filter(|_| transform.is_nothing()) {
+                Some(x) => PairPanel::of_rounded_columns(x),
+                None => k.with(keys, |x| {
+                    PairPanel::of_columns(Loaded::new(transform, x, first).rows())
+                }),
+            };
+            pairs.transpose(to);
         });
         let mut values = PairPanel::new(v.rows().div_ceil(2), whole(v.cols()));
         let transform = &attention.value.of_head(kv, v.cols());
         let tasks = chunks(0..v.rows(), TILE).zip(values.write().row_chunks(TILE / 2));
         attention.for_each(1, tasks, |(keys, to)| {
             let first = keys.start;
-            v.with(keys, |x| {
-                E::pair_rows(Loaded::new(transform, x, first).rows(), to);
-            });
+            match v.rounded(&keys).filter(|_| transform.is_nothing()) {
+                Some(x) => pair_rounded_rows(x, to),
+                None => v.with(keys, |x| {
+                    E::pair_rows(Loaded::new(transform, x, first).rows(), to);
+                }),
+            }
         });
         Self { columns, values }
     }

@@ -11,13 +11,15 @@
 //!
 //! The weights stand as `q + 128`, in [lines](ByteLine) of 16 rows of the matrix, and `128 Σ_k x[k]` is subtracted behind the product.
 
-use std::{cell::Cell, ops::Range};
+use std::{cell::Cell, mem, ops::Range};
 
-use super::{RowError, blocks};
+use smallvec::SmallVec;
+
+use super::{BLOCK, ROWS_PER_READ, RowError};
 use crate::kernel::{
     Matrix, MatrixMut, Real,
     linear_parts::Parts,
-    parallel::{FEW_MULTIPLICATIONS, SMALL, for_each},
+    parallel::{SMALL, for_each, threads},
 };
 use crate::simd::{
     BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, Kernel, MOST_BYTE_DEPTHS,
@@ -45,6 +47,13 @@ const PANELS: usize = 4;
 /// The rows that are multiplied at a time. With two sums of each for each panel, these fill the registers.
 const ROWS: usize = 3;
 
+/// With so many rows for each thread, these share the rows: reading the weights takes less time than the products with them, and each thread rounds what
+/// it multiplies alone.
+const MANY_ROWS: usize = 32;
+
+/// The bytes of the rounded rows of a block, for which the cache of a core has room.
+const BYTES_OF_BLOCK: usize = 192 * 1024;
+
 /// A matrix of weights `[out, in]` in int8.
 #[derive(Debug)]
 pub struct Int8Matrix {
@@ -68,6 +77,7 @@ impl Int8Matrix {
     }
 
     /// Some of the panels.
+    #[inline(always)]
     fn panels(&self, panels: Range<usize>) -> BytePanels<'_> {
         let each = self.lines_of_panel();
         BytePanels {
@@ -196,20 +206,61 @@ pub(super) fn forward<E: Real>(
     bias: Option<&[E]>,
     y: Parts<'_, E>,
 ) {
-    let mut rounded = RoundedRows::take();
-    rounded.round(x);
-    let blocks = blocks(x.rows(), [rows.len(), w.cols], SHARE, y);
-    for_each(blocks, |(first, y)| {
-        let block = Product {
-            x: &rounded,
-            w,
-            bias: bias.map(|bias| &bias[first..][..y.cols()]),
-            first: rows.start + first,
-            y,
-        };
-        run(block);
+    for_each(blocks([x.rows(), rows.len(), w.cols], y), |block| {
+        let mut rounded = RoundedRows::take();
+        rounded.round(x.some_rows(block.rows));
+        for (first, y) in block.parts {
+            run(Product {
+                x: &rounded,
+                w,
+                bias: bias.map(|bias| &bias[first..][..y.cols()]),
+                first: rows.start + first,
+                y,
+            });
+        }
+        rounded.give_back();
     });
-    rounded.give_back();
+}
+
+/// What a thread multiplies at a time.
+struct Block<'y, E> {
+    /// The rows of the inputs.
+    rows: Range<usize>,
+    /// Their results in some columns of each part, with the first of these among those of all parts.
+    parts: SmallVec<[(usize, MatrixMut<'y, E>); 4]>,
+}
+
+/// Blocks for the threads: of rows, as far as there are many, and of columns. No sum depends on the division.
+fn blocks<'y, E: Real>(
+    [rows, outputs, inputs]: [usize; 3],
+    mut y: Parts<'y, E>,
+) -> impl Iterator<Item = Block<'y, E>> {
+    let width = outputs / y.len().max(1);
+    let work = outputs * inputs * rows.max(ROWS_PER_READ);
+    let threads = (work / SHARE).clamp(1, threads());
+    let shares = (rows / MANY_ROWS).clamp(1, threads);
+    let of_block = (BYTES_OF_BLOCK / (2 * inputs).max(1)).max(MANY_ROWS);
+    let of_rows = shares * rows.div_ceil(shares * of_block).max(1);
+    let of_columns = threads.div_ceil(shares);
+    let each = width.div_ceil(of_columns).max(1).next_multiple_of(BLOCK);
+    let tiles = rows.div_ceil(ROWS);
+    let bound = move |block: usize| rows.min(block * tiles / of_rows * ROWS);
+    (0..of_rows).flat_map(move |block| {
+        let rows = bound(block)..bound(block + 1);
+        let parts = y.iter_mut().map(|y| {
+            let (these, others) = mem::replace(y, MatrixMut::empty()).split_rows(rows.len());
+            *y = others;
+            these.col_chunks(each)
+        });
+        let mut parts: SmallVec<[_; 4]> = parts.collect();
+        (0..width).step_by(each).map(move |first| {
+            let columns = parts.iter_mut().filter_map(Iterator::next).enumerate();
+            Block {
+                rows: rows.clone(),
+                parts: columns.map(|(part, y)| (part * width + first, y)).collect(),
+            }
+        })
+    })
 }
 
 /// Writes a row to a lane of a panel, and returns its error.
@@ -235,7 +286,7 @@ struct RoundedRows {
     rows: usize,
     /// The number of `SignedBytes` of a byte of a row.
     len: usize,
-    /// `[rows, 2, len]`: the higher bytes of a row, and the lower ones.
+    /// `[rows, 2, len]`: the higher bytes of a row, and the lower ones. Behind them is memory of earlier rows.
     bytes: Vec<SignedBytes>,
     /// `[rows]`
     scales: Vec<f32>,
@@ -260,31 +311,24 @@ impl RoundedRows {
     fn round<E: Real>(&mut self, x: Matrix<'_, E>) {
         self.rows = x.rows();
         self.len = x.cols().div_ceil(BYTE_DEPTHS);
-        self.bytes.resize(2 * self.rows * self.len, [0; _]);
-        // Rows without numbers have no block below.
+        let bytes = 2 * self.rows * self.len;
+        if self.bytes.len() < bytes {
+            self.bytes.resize(bytes, [0; _]);
+        }
         self.scales.clear();
-        self.scales.resize(self.rows, 0.0);
         self.initial.clear();
-        self.initial.resize(self.rows, [0; 2]);
-        let each = (FEW_MULTIPLICATIONS / 16).div_ceil(x.cols().max(1));
-        let initial = self.initial.chunks_mut(each);
-        let of_rows = self.scales.chunks_mut(each).zip(initial);
-        let bytes = self.bytes.chunks_mut((2 * each * self.len).max(1));
-        let blocks = bytes.zip(of_rows).enumerate();
-        let len = self.len;
-        for_each(blocks, |(block, (bytes, (scales, initial)))| {
-            let of_rows = scales.iter_mut().zip(initial);
-            for (index, (scale, initial)) in of_rows.enumerate() {
-                let (high, low) = bytes[2 * index * len..][..2 * len].split_at_mut(len);
-                let row = x.row(block * each + index);
-                let sums;
-                (*scale, sums) = run(RoundRow { row, high, low });
-                *initial = sums.map(|sum| -OFFSET * sum);
-            }
-        });
+        for row in 0..x.rows() {
+            let bytes = &mut self.bytes[2 * row * self.len..][..2 * self.len];
+            let (high, low) = bytes.split_at_mut(self.len);
+            let row = x.row(row);
+            let (scale, sums) = run(RoundRow { row, high, low });
+            self.scales.push(scale);
+            self.initial.push(sums.map(|sum| -OFFSET * sum));
+        }
     }
 
     /// Some of the rows.
+    #[inline(always)]
     fn some(&self, rows: Range<usize>) -> ByteRows<'_> {
         let each = 2 * self.len;
         ByteRows {
@@ -405,11 +449,60 @@ impl<E: Real> Product<'_, '_, E> {
             let y = &mut self.y.row_mut(row)[outputs.clone()];
             let numbers = &products.as_flattened()[first - columns.start..];
             // Plain loops, which the compiler vectorises.
-            for (y, number) in y.iter_mut().zip(numbers) {
-                *y = E::of_f32(*number);
+            let y = y.iter_mut().zip(numbers);
+            match bias {
+                Some(bias) => y
+                    .zip(bias)
+                    .for_each(|((y, number), bias)| *y = E::of_f32(*number) + *bias),
+                None => y.for_each(|(y, number)| *y = E::of_f32(*number)),
             }
-            for (y, bias) in y.iter_mut().zip(bias.unwrap_or_default()) {
-                *y += *bias;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every result is in one block, with its row and its column, however many threads there are.
+    #[test]
+    fn blocks_are_all_results() {
+        for threads in [1, 2, 3, 64] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.expect("a pool").install(|| {
+                for rows in [0, 1, 31, 64, 97, 400] {
+                    for (parts, width) in [(1, 0), (1, 1), (3, 64), (3, 130)] {
+                        for inputs in [0, 1, 500, 6000] {
+                            assert_all(rows, [parts, width], inputs);
+                        }
+                    }
+                }
+            });
+        }
+    }
+
+    fn assert_all(rows: usize, [parts, width]: [usize; 2], inputs: usize) {
+        let mut y = vec![vec![0.0_f32; rows * width]; parts];
+        let all = y.iter_mut().map(|y| MatrixMut::new(y, rows, width));
+        let mut most = 0;
+        for block in blocks([rows, parts * width, inputs], all.collect()) {
+            most = most.max(block.rows.len());
+            for (first, mut y) in block.parts {
+                assert_eq!(y.rows(), block.rows.len());
+                for row in 0..y.rows() {
+                    for (col, y) in y.row_mut(row).iter_mut().enumerate() {
+                        *y += ((block.rows.start + row) * parts * width + first + col) as f32 + 1.0;
+                    }
+                }
+            }
+        }
+        let of_block = (BYTES_OF_BLOCK / (2 * inputs).max(1)).max(MANY_ROWS);
+        assert!(most < of_block + ROWS, "{most} rows of {inputs} in a block");
+        for (part, y) in y.iter().enumerate() {
+            for (at, y) in y.iter().enumerate() {
+                let [row, col] = [at / width, part * width + at % width];
+                let what = format!("{rows} x {parts} x {width}, {inputs} inputs: {row}, {col}");
+                assert_eq!(*y, (row * parts * width + col) as f32 + 1.0, "{what}");
             }
         }
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::compiled::compiled;
 use super::linear_parts::Parts;
-use super::parallel::threads;
+use super::parallel::{for_each, rows_per_task};
 use super::{Matrix, MatrixMut, Real};
 
 /// Reading a number of the weights takes as long as multiplying it with so many rows.
@@ -195,32 +195,18 @@ compiled! {
 
 fn copy<E: Real, I: Iterator<Item = f32>>(
     rows: &[usize],
-    mut to: MatrixMut<'_, E>,
-    of: impl Fn(usize) -> I,
+    to: MatrixMut<'_, E>,
+    of: impl Fn(usize) -> I + Send + Sync,
 ) {
-    for (index, row) in rows.iter().enumerate() {
-        for (to, weight) in to.row_mut(index).iter_mut().zip(of(*row)) {
-            *to = E::of_f32(weight);
+    let some = rows_per_task(to.cols());
+    let tasks = rows.chunks(some).zip(to.row_chunks(some));
+    for_each(tasks, |(rows, mut to)| {
+        for (index, row) in rows.iter().enumerate() {
+            for (to, weight) in to.row_mut(index).iter_mut().zip(of(*row)) {
+                *to = E::of_f32(weight);
+            }
         }
-    }
-}
-
-/// Blocks of the columns of parts for the threads, each with its first column of all. No sum depends on the division.
-fn blocks<'a, E: Real>(
-    x_rows: usize,
-    [outputs, inputs]: [usize; 2],
-    share: usize,
-    y: Parts<'a, E>,
-) -> impl Iterator<Item = (usize, MatrixMut<'a, E>)> {
-    let work = outputs * inputs * x_rows.max(ROWS_PER_READ);
-    let count = (work / share).clamp(1, threads());
-    let width = outputs / y.len().max(1);
-    let each = width.div_ceil(count).max(1).next_multiple_of(BLOCK);
-    let parts = y.into_iter().enumerate();
-    parts.flat_map(move |(part, y)| {
-        let blocks = y.col_chunks(each).enumerate();
-        blocks.map(move |(index, y)| (part * width + index * each, y))
-    })
+    });
 }
 
 /// The sums of squares of the weights of a row and of what is missing of them.
