@@ -1,4 +1,5 @@
-//! The products of a linear layer beside the same products by `gemm`, with their sides as `gemm` is fastest.
+//! Times the three matrix products of a linear layer, and the same products by the crate `gemm`, with operands in the layout that is fastest
+//! for `gemm`.
 //!
 //! ```sh
 //! cargo run --release --example products             # half a minute

@@ -4,8 +4,9 @@
 //! cargo run --release --example speculative
 //! ```
 //!
-//! Both models learn the first chapters of Genesis for about a minute. Then the large one writes on alone and with the small one: with the
-//! same greedy tokens, and sampled. A token of the large model alone reads all of its weights from memory; so do some tokens together.
+//! Both models learn the first chapters of Genesis for about a minute. Then the large model continues the text, first alone and then with
+//! the small model as draft: greedily, and by sampling. One token of the large model reads all of its weights from memory. Checking
+//! several tokens in one call reads them only once.
 
 mod bible;
 

@@ -1,4 +1,5 @@
-//! Attention layers and networks, declared in a macro. The compiler checks their shapes. They are trained on the tensors of [`dfdx`].
+//! Attention layers and networks, declared in a macro. The compiler checks their shapes. They are trained on the tensors of [`dfdx`],
+//! on the CPU, in `f32` or `f64`. There is no GPU backend.
 //!
 //! ```
 //! use attn::prelude::*;

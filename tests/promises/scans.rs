@@ -135,6 +135,14 @@ fn the_memory_of_a_session_does_not_grow_with_its_capacity() {
     assert_eq!(found, [vec![4 * 4; 2], vec![4 * 20; 2]]);
 }
 
+#[test]
+fn states_that_exceed_the_memory_are_an_error() {
+    let model = Cpu::default().build_module::<Gru, f32>();
+    let refused = model.sessions(1 << 48, 1).err();
+    let is_too_large = matches!(refused, Some(attn::Error::TooLarge { .. }));
+    assert!(is_too_large, "{refused:?}");
+}
+
 /// The same while a session goes on.
 #[test]
 fn the_memory_of_a_session_does_not_grow_with_its_tokens() {

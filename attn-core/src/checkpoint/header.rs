@@ -121,7 +121,7 @@ fn other_format(
     } else if has(b".pkl") {
         format(
             "an archive of `torch.save`",
-            "`safetensors.torch.save_file(model.state_dict(), path)` writes what is read here",
+            "`safetensors.torch.save_file({k: v.clone().contiguous() for k, v in model.state_dict().items()}, path)` writes what is read here",
         )
     } else {
         format("a zip archive", "unpack it")

@@ -92,6 +92,19 @@
 //!
 //! dfdx's own method `model.save(path)` writes an npz archive, whatever the extension of the path: use [`save(&model, path)`](save).
 //!
+//! Files of `torch.save` (`.pt`, `.pth`, `.bin`) are not read. Convert them once in Python:
+//!
+//! ```python
+//! import torch
+//! from safetensors.torch import save_file
+//!
+//! state = torch.load(path, map_location="cpu", weights_only=True)
+//! save_file({name: t.clone().contiguous() for name, t in state.items()}, "model.safetensors")
+//! ```
+//!
+//! The copies are needed because `save_file` refuses tensors that share memory, such as a tied head. nanoGPT keeps the weights in
+//! `state["model"]`, and their names have the prefix `_orig_mod.` if the model was compiled.
+//!
 //! If names differ, or matrices are transposed or packed, use a [`WeightMap`](layout::WeightMap): [`layout`] has those of PyTorch's
 //! layers and of Hugging Face's BERT, GPT-2 and Llama, for both directions.
 //!

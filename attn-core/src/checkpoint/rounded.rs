@@ -24,9 +24,16 @@ use crate::{
 const FORMAT: &str = "weights";
 const INEXACT: &str = "inexact_rows";
 
-/// The formats by their names in the metadata.
-const FORMATS: [(&str, WeightFormat); 2] =
-    [("int8", WeightFormat::Int8), ("bf16", WeightFormat::Bf16)];
+/// The formats.
+const FORMATS: [WeightFormat; 2] = [WeightFormat::Int8, WeightFormat::Bf16];
+
+/// The name of a format in the metadata.
+fn name_of(format: WeightFormat) -> &'static str {
+    match format {
+        WeightFormat::Int8 => "int8",
+        WeightFormat::Bf16 => "bf16",
+    }
+}
 
 impl<E: Element> Session<E> {
     /// Writes the rounded [`weights`](Self::weights) to a safetensors file, which replaces an existing one atomically:
@@ -116,9 +123,9 @@ impl<E: Element> Sessions<E> {
                 .map_err(|error| Problem::Session(error).at(path))?;
             let format = archive.metadata().get(FORMAT);
             let format = FORMATS
-                .iter()
-                .find(|(name, _)| Some(*name) == format.map(String::as_str));
-            let (_, format) = *format.ok_or_else(|| Problem::NotRounded.at(path))?;
+                .into_iter()
+                .find(|of| Some(name_of(*of)) == format.map(String::as_str));
+            let format = format.ok_or_else(|| Problem::NotRounded.at(path))?;
             let inexact = inexact_rows(archive.metadata()).map_err(|problem| problem.at(path))?;
             let by_kind = tensors_by_kind(weights, tensors, format).into_iter();
             let expected = by_kind.flat_map(|(tensor, is_rounded)| {
@@ -211,8 +218,7 @@ fn stored<E: Element>(rounded: &RoundedWeights<E>) -> Vec<Stored> {
 
 fn metadata<E: Element>(rounded: &RoundedWeights<E>) -> Metadata {
     let report = &rounded.report;
-    let name = FORMATS.iter().find(|(_, format)| *format == report.format);
-    let name = name.map_or("", |(name, _)| name);
+    let name = name_of(report.format);
     let rows = report.inexact.iter();
     let rows: Vec<_> = rows
         .map(|InexactRow { tensor, row, error }| format!("{tensor} {row} {error}"))

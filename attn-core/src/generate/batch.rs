@@ -59,7 +59,9 @@ impl<E: Element> Sessions<E> {
     /// of the `attention_mask`; vLLM: `llm.generate(prompts)`.
     ///
     /// # Errors
-    /// As [`Session::generate`](super::Session::generate), for any of the sequences; or if there are not as many prompts as sequences.
+    /// As [`Session::generate`](super::Session::generate), for any of the sequences; or if there are not as many prompts as sequences. The first
+    /// sequence without room for its next token ends the batch: the iterator returns its error, [`SessionError::Full`], and no more tokens of
+    /// the others.
     #[doc(alias("padding_side", "attention_mask", "position_ids"))]
     pub fn generate<'s>(
         &'s mut self,
@@ -97,7 +99,8 @@ impl<E: Element> Sessions<E> {
     /// `transformers`: `num_return_sequences` of `generate`; vLLM: `SamplingParams(n=3)`.
     ///
     /// # Errors
-    /// As [`Session::generate`](super::Session::generate), for the first sequence; or if there is none.
+    /// As [`Session::generate`](super::Session::generate), for the first sequence; or if there is none. The first sequence without room for its
+    /// next token ends the batch, as in [`generate`](Self::generate).
     #[doc(alias("num_return_sequences", "best_of", "n"))]
     pub fn generate_samples<'s>(
         &'s mut self,
@@ -144,7 +147,7 @@ impl<'s, E: Element> GeneratedBatch<'s, E> {
     /// The continuations, each of up to `count` tokens.
     ///
     /// # Errors
-    /// The first error of the iterator.
+    /// The first error of the iterator: that of the first sequence without room for its next token, for example.
     #[doc(alias = "max_new_tokens")]
     pub fn continuations(self, count: usize) -> Result<Vec<Vec<usize>>, GenerateError> {
         let mut all = vec![Vec::new(); self.sequences.len()];

@@ -57,12 +57,16 @@ impl<E: Element> Session<E> {
     ///
     /// In every round each continuation is extended by every token, and the likeliest of the results are kept. The search ends when as many
     /// continuations have ended as there are beams and none of the others has a better score so far, or where the session is full. This finds
-    /// the best of all continuations only if there are enough beams. One beam is the greedy choice. In `transformers` this is `num_beams` of
-    /// `generate`, with `early_stopping=False`.
+    /// the best of all continuations only if there are enough beams. One beam is the greedy choice.
+    ///
+    /// The results of a token, `[vocab]`, are the logits of the next one.
+    ///
+    /// `transformers`: `model.generate(prompt, num_beams=beams, early_stopping=False)`.
     ///
     /// # Errors
-    /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; if the prompt does not fit; if there is no
-    /// memory for the tokens of each beam; or if the model's results are not finite.
+    /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; the errors of [`prefill`](Self::prefill), for the
+    /// prompt; [`SessionError::TooLarge`](super::SessionError::TooLarge) if there is no memory for the tokens of each beam; and
+    /// [`SamplingError::NotFinite`] if the model's results are not finite.
     pub fn beam_search(
         &self,
         prompt: &[usize],

@@ -122,6 +122,16 @@ impl<E: Kernels> Cache<E> {
         self.pages().map(CachedRows::memory).sum()
     }
 
+    /// The bytes of a sequence that a fork copies.
+    pub fn copied(&self, sequence: usize) -> usize {
+        // Rows that are evicted move the others.
+        let len = match self.evicts {
+            true => 0,
+            false => self.sequences[sequence].len,
+        };
+        self.pages().map(|pages| pages.copied(sequence, len)).sum()
+    }
+
     /// Rounds the keys and values to come to bf16. There are none yet.
     pub fn round(&mut self) {
         self.pages_mut().for_each(CachedRows::round);

@@ -67,6 +67,11 @@ impl<E: Kernels> CachedRows<E> {
         of_pages!(self, pages => pages.memory())
     }
 
+    /// [`Pages::copied`]
+    pub(super) fn copied(&self, sequence: usize, len: usize) -> usize {
+        of_pages!(self, pages => pages.copied(sequence, len))
+    }
+
     /// Rounds the rows to come. There are none.
     pub(super) fn round(&mut self) {
         if let Self::Model(pages) = self {

@@ -1,6 +1,6 @@
 //! Log probabilities of tokens.
 
-use super::{SamplingError, sampling::finite};
+use super::{SamplingError, distribution::likelier, sampling::finite};
 use crate::Element;
 
 /// A token, and how likely the model finds it.
@@ -45,7 +45,6 @@ impl Choice {
             });
         };
         let mut all: Vec<(usize, f64)> = odds.into_iter().enumerate().collect();
-        let likelier = |(a, p): &(usize, f64), (b, q): &(usize, f64)| q.total_cmp(p).then(a.cmp(b));
         if top < all.len() {
             all.select_nth_unstable_by(top, likelier);
             all.truncate(top);

@@ -92,6 +92,12 @@ impl<C, E: Kernels, const READ: usize> SequenceState for DecodeState<C, E, READ>
         of_keys.chain([self.cache.memory()]).sum()
     }
 
+    fn copied(&self, sequence: usize, len: usize) -> usize {
+        let of_keys = self.of_keys.iter();
+        let of_keys = of_keys.map(|rows| rows.copied(sequence, len));
+        self.cache.copied(sequence) + of_keys.sum::<usize>()
+    }
+
     /// Numbers that a body reads of keys stay those of the model.
     fn round(&mut self) {
         self.cache.round();

@@ -31,6 +31,11 @@ pub trait Decoder<E: Element>: Send + Sync {
     /// The memory of the caches, in bytes.
     fn memory(&self) -> CacheMemory;
 
+    /// The bytes of a sequence of `len` tokens that a fork copies, at once or before its next token. It shares the others.
+    fn copied(&self, _sequence: usize, _len: usize) -> usize {
+        0
+    }
+
     /// Rounds keys and values to bf16. There are none of tokens yet.
     fn round_cache(&mut self);
 
@@ -60,6 +65,11 @@ pub trait SequenceState {
 
     /// Its memory, in bytes.
     fn memory(&self) -> CacheMemory;
+
+    /// The bytes of a sequence of `len` tokens that a fork copies, at once or before its next token. It shares the others.
+    fn copied(&self, _sequence: usize, _len: usize) -> usize {
+        0
+    }
 
     /// Rounds its keys and values to bf16, those of tokens to come and those of a context.
     fn round(&mut self);
@@ -104,6 +114,11 @@ impl<P: SequenceStates> SequenceState for P {
 
     fn memory(&self) -> CacheMemory {
         self.parts().into_iter().map(SequenceState::memory).sum()
+    }
+
+    fn copied(&self, sequence: usize, len: usize) -> usize {
+        let parts = self.parts().into_iter();
+        parts.map(|part| part.copied(sequence, len)).sum()
     }
 
     fn round(&mut self) {
@@ -168,6 +183,10 @@ where
 
     fn memory(&self) -> CacheMemory {
         self.past.memory()
+    }
+
+    fn copied(&self, sequence: usize, len: usize) -> usize {
+        self.past.copied(sequence, len)
     }
 
     fn round_cache(&mut self) {

@@ -115,8 +115,8 @@ impl Distribution {
     }
 }
 
-/// Compares by probability, the likelier token first. Of equal ones the smaller token is first.
-fn likelier((a, p): &(usize, f64), (b, q): &(usize, f64)) -> Ordering {
+/// Compares by probability, or by its logarithm, the likelier token first. Of equal ones the smaller token is first.
+pub(super) fn likelier((a, p): &(usize, f64), (b, q): &(usize, f64)) -> Ordering {
     q.total_cmp(p).then(a.cmp(b))
 }
 

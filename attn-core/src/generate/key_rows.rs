@@ -45,6 +45,11 @@ impl<E: Kernels> KeyRows<E> {
         self.numbers.memory()
     }
 
+    /// The bytes of a sequence of `len` tokens that a fork copies.
+    pub fn copied(&self, sequence: usize, len: usize) -> usize {
+        self.numbers.copied(sequence, len * self.width)
+    }
+
     /// Makes a sequence a fork of another one.
     pub fn copy(&mut self, from: usize, to: usize) {
         self.numbers.copy(from, to);

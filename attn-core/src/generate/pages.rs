@@ -101,6 +101,13 @@ impl<N: Copy + Default> Pages<N> {
         Pages::new(sequences, self.rows, self.rows_of_page, self.width)
     }
 
+    /// The bytes of the pages that are copied when a fork of a sequence writes rows from the row `len` on.
+    pub(super) fn copied(&self, sequence: usize, len: usize) -> usize {
+        let pages = self.of_sequences[sequence].iter();
+        let written = pages.skip(len / self.rows_of_page.max(1));
+        written.map(|page| size_of_val(&page[..])).sum()
+    }
+
     pub(super) fn memory(&self) -> CacheMemory {
         let all = self.of_sequences.len() * self.rows * self.width;
         let pages = self.of_sequences.iter().flatten();
@@ -187,6 +194,16 @@ mod tests {
         let all = alone.memory().own;
         alone.truncate(0, 0);
         assert_eq!(alone.memory().own, all);
+    }
+
+    #[test]
+    fn a_fork_copies_the_pages_behind_its_last_row() {
+        let mut pages = Pages::<f32>::new(2, 10, 4, 2);
+        push(&mut pages, 1, 0, &[1.0; 9]);
+        // The last page has the two rows that there is room for.
+        let copied = [0, 3, 4, 8, 9, 10].map(|len| pages.copied(1, len));
+        assert_eq!(copied, [80, 80, 48, 16, 16, 16]);
+        assert_eq!(pages.copied(0, 0), 0);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The state of a causal convolution along the tokens in a session: its last inputs.
 
 use super::{
+    cache::check_memory,
     decoder::SequenceState,
     memory::CacheMemory,
     tokens::{Capacity, NewTokens},
 };
 use crate::{
-    Element,
+    Element, Error,
     kernel::{Buffer, Matrix, MatrixMut},
     layers::Convolve,
 };
@@ -22,12 +23,16 @@ pub struct Recent<E> {
 
 impl<E: Element> Recent<E> {
     /// Nothing was seen yet.
-    pub fn new(room: Capacity, rows: usize, width: usize) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if there is not enough memory.
+    pub fn new<Dev>(room: Capacity, rows: usize, width: usize) -> Result<Self, Error<Dev>> {
+        check_memory::<E, Dev>(room.sequences, rows, [width, 0])?;
+        Ok(Self {
             rows,
             width,
             numbers: vec![E::zero(); room.sequences * rows * width],
-        }
+        })
     }
 
     fn of(&mut self, sequence: usize) -> &mut [E] {
@@ -87,6 +92,28 @@ impl<E: Element> SequenceState for Recent<E> {
         CacheMemory::of(size_of_val(&self.numbers[..]), false)
     }
 
+    fn copied(&self, _: usize, _: usize) -> usize {
+        self.rows * self.width * size_of::<E>()
+    }
+
     /// There are no keys and values.
     fn round(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_that_do_not_fit_the_memory_are_an_error() {
+        // The bytes of the second do not fit `usize`.
+        for sequences in [1 << 48, usize::MAX / 8] {
+            let room = Capacity {
+                sequences,
+                capacity: 1,
+            };
+            let refused = Recent::<f32>::new::<()>(room, 3, 4);
+            assert!(matches!(refused, Err(Error::TooLarge { .. })));
+        }
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{decoder::SequenceState, memory::CacheMemory};
-use crate::Element;
+use super::{cache::check_memory, decoder::SequenceState, memory::CacheMemory};
+use crate::{Element, Error};
 
 /// The value of a state behind the tokens of each sequence.
 #[derive(Clone, Debug)]
@@ -19,13 +19,17 @@ pub struct StateOfScan<E> {
 
 impl<E: Element> StateOfScan<E> {
     /// Sequences without tokens, with so many numbers each.
-    pub fn new(sequences: usize, numbers: usize) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if there is not enough memory.
+    pub fn new<Dev>(sequences: usize, numbers: usize) -> Result<Self, Error<Dev>> {
+        check_memory::<E, Dev>(sequences, 1, [numbers, 0])?;
+        Ok(Self {
             values: vec![E::zero(); sequences * numbers],
             numbers,
             given: Arc::new([]),
             begun: vec![false; sequences],
-        }
+        })
     }
 
     /// Gives each sequence its initial value, `[sequences, numbers]`.
@@ -90,6 +94,10 @@ impl<E: Element> SequenceState for StateOfScan<E> {
         )
     }
 
+    fn copied(&self, _: usize, _: usize) -> usize {
+        self.numbers * size_of::<E>()
+    }
+
     /// There are no keys and values.
     fn round(&mut self) {}
 }
@@ -100,7 +108,7 @@ mod tests {
 
     #[test]
     fn every_sequence_has_its_own_state() {
-        let mut state = StateOfScan::<f32>::new(2, 1);
+        let mut state = StateOfScan::<f32>::new::<()>(2, 1).unwrap();
         let load = |state: &StateOfScan<f32>, sequence| {
             let mut to = [0.0];
             state.load(sequence, &[7.0], &mut to);
@@ -110,5 +118,14 @@ mod tests {
         assert_eq!([load(&state, 0), load(&state, 1)], [7.0, 2.0]);
         state.reset(1);
         assert_eq!(load(&state, 1), 7.0);
+    }
+
+    #[test]
+    fn states_that_do_not_fit_the_memory_are_an_error() {
+        // The bytes of the second do not fit `usize`.
+        for sequences in [1 << 48, usize::MAX / 8] {
+            let refused = StateOfScan::<f32>::new::<()>(sequences, 4);
+            assert!(matches!(refused, Err(Error::TooLarge { .. })));
+        }
     }
 }

@@ -404,9 +404,16 @@ impl<E: Element> Sessions<E> {
             sequences,
             capacity,
         } = self.room;
-        let cache = self.decoder.memory().rest();
-        let results = bytes_of::<E>(sequences, self.last.view().cols());
-        let all = results.and_then(|results| results.checked_add(cache));
+        let lens = self.lens.iter().enumerate();
+        let copied = lens.map(|(sequence, len)| self.decoder.copied(sequence, *len));
+        let parts = [
+            bytes_of::<E>(sequences, self.last.view().cols()),
+            Some(self.decoder.memory().rest()),
+            Some(copied.sum()),
+        ];
+        let all = parts
+            .into_iter()
+            .try_fold(0, |sum: usize, part| sum.checked_add(part?));
         if !can_allocate(all) {
             return Err(SessionError::TooLarge {
                 sequences,
@@ -458,17 +465,18 @@ impl<E: Element> From<Sessions<E>> for Session<E> {
 }
 
 impl<E: Element> Session<E> {
-    /// Rounds the weights of the session to int8 or bf16, so that a token reads a quarter or half as much memory: the matrices of linear layers, of
-    /// the projections of attentions, of feed-forward layers and of experts, and the rows of embeddings and of learned positions, which a tied
-    /// output shares. Other parameters stay what they are, adapters of `lora(..)` among them, as do keys and values, and what was computed of the inputs
-    /// that the session was given when it began. The model does not change, and may be dropped.
+    /// Rounds the weights of the session to int8 or bf16, so that a token of an `f32` model reads a quarter or half of their bytes. Rounded are the
+    /// matrices of linear layers, attention projections, feed-forward layers and experts, and the tables of embeddings and learned positions,
+    /// which a tied output shares. Everything else stays: other parameters, adapters of `lora(..)` among them, keys and values, and what was
+    /// computed from the inputs that the session was given when it began. The model does not change, and may be dropped.
     ///
-    /// In [`WeightFormat::Int8`], products have the same bits on every processor, however many tokens are given at a time. A row with a number that
-    /// is much larger than the others loses much: the [report](Self::weight_report) names it. In [`WeightFormat::Bf16`], what is multiplied with the
-    /// weights is rounded to bf16, too, and products of `f32` have the same bits on every processor. AVX-512 BF16 of AMD makes prompts faster than weights of `f32` do.
+    /// In [`WeightFormat::Int8`], each row of the weights has a scale, and the inputs of products are rounded to 16 bits. Products have the same bits
+    /// on every processor, however many tokens are given at a time. A row with a number that is much larger than the others loses precision:
+    /// the [report](Self::weight_report) names it. In [`WeightFormat::Bf16`], the inputs of products are rounded to bf16, too, and products of
+    /// `f32` have the same bits on every processor. AVX-512 BF16 of AMD makes prompts faster than weights of `f32` do.
     ///
-    /// PyTorch: `torchao.quantization.quantize_(model, Int8DynamicActivationInt8WeightConfig())`, but with 16 bits of what is multiplied with the
-    /// weights; `model.bfloat16()`.
+    /// PyTorch: `torchao.quantization.quantize_(model, Int8DynamicActivationInt8WeightConfig())`, but with inputs of 16 bits;
+    /// `model.bfloat16()`.
     ///
     /// ```
     /// use attn::{generate::WeightFormat::Int8, prelude::*};
@@ -501,8 +509,8 @@ impl<E: Element> Session<E> {
         self.try_map(|sessions| sessions.weights(format))
     }
 
-    /// Keeps keys and values in bf16, so that a session takes half of the memory, and a token of a long sequence reads half of it. They are rounded
-    /// after norm and rotation, to the nearest number and to the even one of two, a subnormal one to 0. So are those of a context that the session was
+    /// Keeps keys and values in bf16: the cache of an `f32` model takes half the memory, and a token reads half of its bytes. They are rounded after
+    /// norm and rotation: to the nearest number, ties to even; subnormal numbers become 0. So are those of a context that the session was
     /// given when it began, and the queries and weights that are multiplied with them, as a trainer in bf16 rounds them; scores, softmax and sums are
     /// those of the model. The states of scans and convolutions, and what a body reads of each key, stay what they are.
     ///
@@ -556,18 +564,26 @@ impl<E: Element> Session<E> {
         self.sessions.weight_report()
     }
 
-    /// Continues the sequence by a token. Returns its results: the logits of the next token.
+    /// Continues the sequence by a token. Returns its results, `[width]`: for a language model, the logits of the next token.
+    ///
+    /// `transformers`: `model(token, past_key_values=cache).logits[0, -1]`.
     ///
     /// # Errors
-    /// [`SessionError`]. Then the sequence has not changed.
+    /// [`SessionError::Full`] if the session is full, [`SessionError::Unknown`] if the vocabulary does not have the token. Then the sequence has
+    /// not changed.
     pub fn step(&mut self, token: usize) -> Result<&[E], SessionError> {
         self.prefill(&[token])
     }
 
-    /// Continues the sequence by any number of tokens. Returns the results of the last one.
+    /// Continues the sequence by any number of tokens. Returns the results of the last one, `[width]`: for a language model, the logits of the
+    /// next token. No tokens leave the sequence and its results as they are.
+    ///
+    /// `transformers`: `model(tokens, past_key_values=cache).logits[0, -1]`.
     ///
     /// # Errors
-    /// [`SessionError`]. Then the sequence has not changed.
+    /// [`SessionError::Full`] if the tokens do not fit, [`SessionError::Unknown`] if the vocabulary does not have one of them; if there are none,
+    /// [`SessionError::Empty`] if the sequence is empty, and [`SessionError::Cut`] if it was [cut](Self::truncate). Then the sequence has not
+    /// changed.
     pub fn prefill(&mut self, tokens: &[usize]) -> Result<&[E], SessionError> {
         Ok(self.sessions.prefill(&[tokens])?.row(0))
     }
@@ -648,8 +664,8 @@ impl<E: Element> Session<E> {
     ///
     /// The [`results`](Self::results) of its last token are not kept: the next call needs a token.
     ///
-    /// A mask with a window evicts keys. The keys that are still there allow to take back 63 tokens that came one by one, and more if there
-    /// was no need to evict any; those of a call of `n` tokens allow to take back the call. A `scan` and a causal convolution have a state
+    /// A mask with a window evicts keys. At least the last 63 tokens can be cut if they were given one by one, and all tokens of the last call if
+    /// it had at most 128. A longer call is read in pieces of 128, and evicts keys between them. A `scan` and a causal convolution have a state
     /// that only goes on: such a session can be cut to 0 alone, and a [fork](Self::fork) keeps an earlier state.
     ///
     /// ```
@@ -683,9 +699,20 @@ impl<E: Element> Session<E> {
         self.sessions.truncate(0, len)
     }
 
-    /// An error if there are tokens that cannot be taken back.
-    pub(super) fn can_go_back(&self) -> Result<(), SessionError> {
-        let tokens = self.len();
+    /// Checks tokens as [`prefill`](Self::prefill) does.
+    pub(super) fn check(&self, tokens: &[usize]) -> Result<(), SessionError> {
+        self.sessions.check(1, |_| tokens)
+    }
+
+    /// The most tokens that can always be taken back, if they were given one by one or in one call: half of the room for new tokens in a
+    /// cache that evicts keys.
+    pub(super) fn most_to_take_back(&self) -> usize {
+        self.sessions.most_new.saturating_sub(1) / 2
+    }
+
+    /// An error if tokens cannot be taken back once the sequence is continued by `given` of them.
+    pub(super) fn can_go_back(&self, given: usize) -> Result<(), SessionError> {
+        let tokens = self.len() + given;
         match self.sessions.decoder.shortest(0) <= tokens {
             true => Ok(()),
             false => Err(SessionError::Truncate {
@@ -714,9 +741,10 @@ impl<E: Element> Session<E> {
 
     /// An independent continuation of the same tokens.
     ///
-    /// Both share the weights, and the keys and values of the tokens so far: these stand in pages of 512 rows, and a fork takes a pointer to each. The
-    /// first token that one of them reads then copies the last page up to there, and no other: copy on write. So a prompt that many requests have
-    /// in common is read once and stands in memory once. A fork can be [cut](Self::truncate), forked and dropped like any other session.
+    /// Both share the weights, and the keys and values of the tokens so far: these stand in pages of 512 rows, and a fork takes a pointer to
+    /// each. When one of them reads its next token, it copies the last, partly filled page: copy on write. Full pages are never copied. So a
+    /// prompt that many requests have in common is read once and stands in memory once. A fork can be [cut](Self::truncate), forked and
+    /// dropped like any other session.
     ///
     /// Values that the body of an attention reads for each key stand in pages of 4,096 numbers in the same way. A mask with a window has one page, which
     /// holds the window. States of a `scan` and of a causal convolution are copied as a whole.

@@ -63,6 +63,9 @@ impl<E: Element> Session<E> {
     /// have the distribution that they have without it; greedy ones are the same. It pays if a call with `k + 1` tokens costs little more
     /// than one with a token, and if the draft is often right: [`acceptance`](Speculative::acceptance) says how often.
     ///
+    /// A mask with a window evicts keys, so that fewer tokens can be taken back: if one of the models has such a cache, a round has at most
+    /// 63 proposed tokens, whatever `k` is.
+    ///
     /// Both sessions continue by the prompt, and need the same tokens before it. Behind the iterator, this one has
     /// read all returned tokens except the last one, and the draft no more.
     ///
@@ -115,7 +118,7 @@ impl<E: Element> Session<E> {
     /// # Errors
     /// As [`generate`](Self::generate), for both models; [`SamplingError::Option`](super::SamplingError::Option) if `k` is 0;
     /// [`GenerateError::Draft`] if the models have different vocabularies; and [`SessionError::Truncate`](super::SessionError::Truncate) if one
-    /// has a state that cannot go back, as a `scan` or a causal convolution.
+    /// has a state that cannot go back, as a `scan` or a causal convolution. After an error of a session, neither has changed.
     #[doc(alias(
         "assistant_model",
         "assisted_decoding",
@@ -139,10 +142,13 @@ impl<E: Element> Session<E> {
                 draft: of_draft,
             });
         }
+        for session in [&*self, &*draft] {
+            session.check(prompt)?;
+            session.can_go_back(prompt.len())?;
+        }
+        let k = k.min(self.most_to_take_back().min(draft.most_to_take_back()));
         self.prefill(prompt)?;
         draft.prefill(prompt)?;
-        self.can_go_back()?;
-        draft.can_go_back()?;
         let mut tokens = prompt.to_vec();
         let first = sampler.choose(self.results(), &tokens)?;
         let before = [&*self, &*draft].map(|session| session.len() - prompt.len());

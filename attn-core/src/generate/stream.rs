@@ -51,11 +51,16 @@ pub struct Generated<'s, E: Element, C = Unconstrained> {
 impl<E: Element> Session<E> {
     /// Continues the sequence by a prompt, and then by the tokens that `sampling` chooses, up to one of `stop`.
     ///
-    /// The session has processed all returned tokens except the last one. The repetition penalty applies to tokens from the
-    /// prompt on.
+    /// A token is chosen by the results of the token before it, `[vocab]`: the logits. The session has processed all returned tokens except the
+    /// last one. The repetition penalty applies to tokens from the prompt on.
+    ///
+    /// `transformers`: `model.generate(prompt, do_sample=True, eos_token_id=stop)` with a `TextIteratorStreamer`; nanoGPT:
+    /// `model.generate(idx, max_new_tokens, temperature, top_k)`, with `max_new_tokens` as `take(..)` of the iterator.
     ///
     /// # Errors
-    /// If the prompt does not fit, if the sequence and the prompt are empty, or if an option has a meaningless value.
+    /// [`SamplingError::Option`] if an option has a meaningless value; the errors of [`prefill`](Self::prefill), for the prompt. Then the
+    /// session has not changed. The iterator returns [`SessionError::Full`] where the session is full, and a [`SamplingError`] if no token can
+    /// be chosen.
     #[doc(alias = "TextStreamer")]
     pub fn generate<'s>(
         &'s mut self,

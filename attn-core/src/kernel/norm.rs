@@ -24,7 +24,7 @@ use std::ops::Range;
 use super::compiled::compiled;
 use super::fold::{add_column_sums, rows_per_sum};
 use super::lanes::for_lanes;
-use super::parallel::{for_each, rows_per_task};
+use super::parallel::{equal_chunks, for_each, rows_per_task};
 use super::rows::{Sink, Source, for_chunks};
 use super::{Buffer, Matrix, MatrixMut, Pooled, Real, assert_same_shape};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
@@ -256,17 +256,6 @@ compiled! {
             add_column_sums(sums.some_cols(learned[0]..len), d_bias);
         }
     }
-}
-
-/// A slice as `count` parts of one length, which may be 0.
-fn equal_chunks<E>(x: &mut [E], count: usize) -> impl Iterator<Item = &mut [E]> {
-    let len = x.len() / count;
-    let mut rest = x;
-    (0..count).map(move |_| {
-        let (part, others) = std::mem::take(&mut rest).split_at_mut(len);
-        rest = others;
-        part
-    })
 }
 
 /// The factor of every column, if there is a gain.

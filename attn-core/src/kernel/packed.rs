@@ -283,7 +283,7 @@ impl<E: Pooled> Part<'_, E> {
             let columns = first..self.columns.end.min(first + width);
             let to = MatrixMut::new(to, depths.len(), width);
             let (to, mut rest) = to.split_cols(columns.len());
-            (0..rest.rows()).for_each(|k| rest.row_mut(k).fill(E::ZERO));
+            rest.fill(E::ZERO);
             from.copy(columns, depths.clone(), to);
         }
     }

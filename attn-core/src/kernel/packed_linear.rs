@@ -134,7 +134,7 @@ fn copy_to_panels<E: Pooled>(
         let panel = MatrixMut::new(panel, depth, width);
         let (to, mut rest) = panel.split_cols(width.min(columns - first));
         // Any number behind the last column may be subnormal, which is slow.
-        (0..rest.rows()).for_each(|k| rest.row_mut(k).fill(E::ZERO));
+        rest.fill(E::ZERO);
         copy(first, to);
     });
 }

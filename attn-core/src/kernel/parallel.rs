@@ -197,6 +197,17 @@ pub(super) fn rectangles<E>(
     })
 }
 
+/// A slice as `count` parts of the same length, which may be 0.
+pub(super) fn equal_chunks<E>(x: &mut [E], count: usize) -> impl Iterator<Item = &mut [E]> {
+    let len = x.len();
+    let mut rest = x;
+    (0..count).map(move |_| {
+        let (part, others) = std::mem::take(&mut rest).split_at_mut(len / count);
+        rest = others;
+        part
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,7 +60,8 @@ where
 /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
 ///
 /// # Panics
-/// If the axis is the last one, or if [`dims`](Rotary::dims) is odd or greater than the last axis.
+/// If the axis is the last one; if [`dims`](Rotary::dims) is odd or greater than the last axis; or if the settings do not give every pair a
+/// finite frequency: [`Rotary::check`].
 #[track_caller]
 pub fn try_rope<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -115,7 +116,8 @@ where
 /// The errors of [`try_rope`].
 ///
 /// # Panics
-/// If `positions` do not have the axes of `shared`, or if [`dims`](Rotary::dims) is odd or greater than the last axis.
+/// If `positions` do not have the axes of `shared`; if [`dims`](Rotary::dims) is odd or greater than the last axis; or if the settings do not
+/// give every pair a finite frequency: [`Rotary::check`].
 #[track_caller]
 pub fn try_rope_at<S: Shape, N: Shape, E: Element, D, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -170,6 +172,7 @@ fn rope_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
         dims.is_multiple_of(2) && dims <= width,
         "rope: {dims} numbers of vectors of {width} cannot be rotated in pairs"
     );
+    rotary.check();
     check_shape("rope", x.shape())?;
     if !fused {
         return Ok(composed::rope(x, &rotary, &positions)?);
@@ -433,5 +436,33 @@ pub(super) mod composed {
         let [cos, sin] = tables.map(|table| table.try_broadcast_like::<_, Axis<1>>(&vectors));
         let y = rotate(reshape(x, vectors)?, [cos?, sin?], &rotary, width)?;
         reshape(y, shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use super::{Rotary, rope};
+    use crate::kernel::attention::RopeScaling;
+
+    #[test]
+    #[should_panic(expected = "`short_factor` has 1 numbers, but there are 2 pairs")]
+    fn lists_without_a_number_for_every_pair_are_refused() {
+        let x: Tensor<Rank2<3, 4>, f64, _> = Cpu::default().zeros();
+        let scaling = RopeScaling::LongRope {
+            short_factor: &[1.0],
+            long_factor: &[2.0, 3.0],
+            factor: 4.0,
+            original_max_len: 16,
+            attention_factor: None,
+        };
+        let rotary = Rotary {
+            dims: 4,
+            theta: 10_000.0,
+            scaling,
+            interleaved: false,
+        };
+        rope(x, Axis::<0>, &rotary);
     }
 }

@@ -6,7 +6,7 @@ use super::algorithm::{Algorithm, InvalidSetting, List, Update, decay_of};
 use super::{Optimizer, OptimizerState, ParameterInfo};
 use crate::{Element, kernel::optim as kernel};
 
-/// The settings of [`AdamW`]. The defaults are PyTorch's.
+/// The settings of [`AdamW`]. The values are PyTorch's defaults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWConfig {
     /// The learning rate: 0 or more.
@@ -16,6 +16,7 @@ pub struct AdamWConfig {
     /// A small number that keeps the divisor away from 0: 0 or more.
     pub epsilon: f64,
     /// The weight decay: a step with the learning rate 1 would subtract this fraction of a parameter. 0 or more.
+    /// Only matrices decay by default: see [`Optimizer::decaying`].
     pub weight_decay: f64,
 }
 

@@ -20,6 +20,7 @@ pub struct MuonConfig {
     /// Whether the step looks ahead along the momentum.
     pub nesterov: bool,
     /// The weight decay: a step with the learning rate 1 would subtract this fraction of a parameter. 0 or more.
+    /// Only matrices decay by default: see [`Optimizer::decaying`].
     pub weight_decay: f64,
     /// The length of a step of a matrix.
     pub scale: MuonScale,

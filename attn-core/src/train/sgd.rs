@@ -18,6 +18,7 @@ pub struct SgdConfig {
     /// Whether the step looks ahead along the momentum.
     pub nesterov: bool,
     /// This multiple of a parameter is added to its gradient: 0 or more.
+    /// Only matrices decay by default: see [`Optimizer::decaying`].
     pub weight_decay: f64,
 }
 

@@ -114,6 +114,8 @@ pub(crate) fn example(key: &Key) -> String {
         KeyKind::Size if ["d_model", "d_context", "d_values"].contains(&key.name) => {
             "512".to_owned()
         }
+        // Less than the number of rows.
+        KeyKind::Size if key.name == "offset" => "2".to_owned(),
         KeyKind::Size => "64".to_owned(),
         KeyKind::SizePerAxis(_) => "3".to_owned(),
         // A probability, a factor, a bound.
@@ -141,11 +143,8 @@ pub(crate) fn missing_key(key: &str, layer: &Ident) -> String {
     format!("`{layer}` needs the key `{key}`\nhelp: add `{example}`")
 }
 
-pub(crate) fn duplicate_key(key: &Key) -> String {
-    format!(
-        "the key `{}` is given twice\nhelp: remove one of them",
-        key.name
-    )
+pub(crate) fn duplicate_key(key: &str) -> String {
+    format!("the key `{key}` is given twice\nhelp: remove one of them")
 }
 
 pub(crate) fn unknown_key(found: &str) -> String {

@@ -302,6 +302,14 @@ pub(crate) fn body_of(operation: &str) -> String {
     format!("`{operation}` has no body: only `attention` and `attend` have functions of their own")
 }
 
+pub(crate) fn model_twice(name: &Ident) -> String {
+    format!("the model `{name}` is declared twice\nhelp: rename or remove one of them")
+}
+
+pub(crate) fn operand_twice(name: &Ident) -> String {
+    format!("the operand `{name}` is given twice\nhelp: remove one of them")
+}
+
 pub(crate) fn named_operand(operation: &Operation, found: &Ident) -> String {
     let name = operation.name;
     let text = found.to_string();

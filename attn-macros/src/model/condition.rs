@@ -20,19 +20,20 @@ pub(super) fn is_choice_of_statements(input: ParseStream<'_>) -> bool {
         |token: &TokenTree, word: &str| matches!(token, TokenTree::Ident(found) if found == word);
     while tokens.next().is_some_and(|token| is_word(&token, "if")) {
         let mut branch = None;
-        // A number of the condition may stand in braces: a sign follows it.
-        while let Some(token) = tokens.next() {
-            match token {
+        // A number of the condition may stand in braces: at its start or behind a sign.
+        let mut expects_value = true;
+        for token in tokens.by_ref() {
+            match &token {
                 TokenTree::Group(group)
-                    if group.delimiter() == Delimiter::Brace
-                        && !matches!(tokens.peek(), Some(TokenTree::Punct(_))) =>
+                    if group.delimiter() == Delimiter::Brace && !expects_value =>
                 {
-                    branch = Some(group);
+                    branch = Some(group.clone());
                     break;
                 }
                 TokenTree::Punct(sign) if sign.as_char() == ';' => return false,
                 _ => {}
             }
+            expects_value = matches!(token, TokenTree::Punct(_));
         }
         if branch.is_some_and(|branch| holds_statements(&branch)) {
             return true;

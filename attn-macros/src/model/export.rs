@@ -56,7 +56,10 @@ impl Declarations {
         for ((_, name), is_called) in imports.iter().zip(&self.calls) {
             is_called.set(self.blocks.iter().any(|block| block.mentions(name)));
         }
-        let mut exports = alone.exports(&[], cx);
+        let mut exports = Vec::new();
+        for export in alone.exports(&[], cx) {
+            add_exports(&mut exports, vec![export], cx);
+        }
         for model in &self.models {
             let cfgs: Vec<_> = model.item.cfgs().cloned().collect();
             let model = Surroundings {
@@ -64,9 +67,25 @@ impl Declarations {
                 imports,
                 blocks: &model.blocks,
             };
-            exports.extend(model.exports(&cfgs, cx));
+            add_exports(&mut exports, model.exports(&cfgs, cx), cx);
         }
         exports
+    }
+}
+
+/// Adds the blocks whose names are not taken by those before. (Alternatives of `#[cfg]` may have one name, and a model checks its own blocks.)
+fn add_exports(exports: &mut Vec<Export>, found: Vec<Export>, cx: &Diagnostics) {
+    let before = exports.len();
+    for export in found {
+        let clashes = |other: &Export| {
+            other.name == export.name && other.cfgs.is_empty() && export.cfgs.is_empty()
+        };
+        if exports[..before].iter().any(clashes) {
+            let message = messages::block_twice(&export.name, false);
+            cx.error(&export.name, message);
+        } else {
+            exports.push(export);
+        }
     }
 }
 
@@ -158,14 +177,24 @@ impl Surroundings<'_> {
     /// Nothing in it may have a meaning where it is declared only.
     fn check(&self, block: &BlockDraft, cx: &Diagnostics) {
         let mut known = block.keys().map(|(key, _)| key.clone()).collect();
-        check_tokens(&block.tokens, &block.name, &mut known, cx);
+        check_tokens(&block.tokens, &mut known, &mut |word| {
+            let message = match word == "module" {
+                true => messages::module_in_shared_block(&block.name),
+                false => messages::constant_in_shared_block(&block.name, word),
+            };
+            cx.error(word, message);
+        });
         for size in self.sizes_in(block) {
             let size = self.sizes.iter().find(|other| other.name == size);
             let Some(SizeDraft { name, value }) = size else {
                 continue;
             };
             let is_own = |word: &&Ident| !self.sizes.iter().any(|size| size.name == **word);
-            if let Some(constant) = sizes::names(value).iter().find(is_own) {
+            let mut of_others: Vec<Ident> =
+                sizes::names(value).iter().filter(is_own).cloned().collect();
+            let mut known = self.sizes.iter().map(|size| size.name.clone()).collect();
+            check_tokens(value, &mut known, &mut |word| of_others.push(word.clone()));
+            if let Some(constant) = of_others.first() {
                 let at = words(&block.tokens).into_iter().find(|word| word == name);
                 let message = messages::size_of_shared_block(&block.name, name, constant);
                 cx.error(at.as_ref().unwrap_or(&block.name), message);
@@ -174,17 +203,17 @@ impl Surroundings<'_> {
     }
 }
 
-/// Reports constants, paths and types: elsewhere they may be others, or none. Once each, and no key.
-fn check_tokens(tokens: &TokenStream, block: &Ident, known: &mut Vec<Ident>, cx: &Diagnostics) {
+/// Reports constants, paths and types: elsewhere they may be others, or none. Once each, and no key. Nothing is read behind `module::`.
+fn check_tokens(tokens: &TokenStream, known: &mut Vec<Ident>, report: &mut dyn FnMut(&Ident)) {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     let is_colon = |index: usize| matches!(tokens.get(index), Some(TokenTree::Punct(sign)) if sign.as_char() == ':');
     let colons = |index: usize| is_colon(index) && is_colon(index + 1);
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
         match token {
-            TokenTree::Group(group) => check_tokens(&group.stream(), block, known, cx),
+            TokenTree::Group(group) => check_tokens(&group.stream(), known, report),
             TokenTree::Ident(word) if word == "module" && colons(index + 1) => {
-                cx.error(word, messages::module_in_shared_block(block));
+                report(word);
                 return;
             }
             TokenTree::Ident(word) => {
@@ -193,7 +222,7 @@ fn check_tokens(tokens: &TokenStream, block: &Ident, known: &mut Vec<Ident>, cx:
                 };
                 let is_elsewhere = goes_on(index) || syntax::is_name_of_constant(&word.to_string());
                 if is_elsewhere && !known.contains(word) {
-                    cx.error(word, messages::constant_in_shared_block(block, word));
+                    report(word);
                     known.push(word.clone());
                 }
                 while goes_on(index) {

@@ -11,7 +11,7 @@ use super::parse::{argument, parse_arguments, read, require};
 use super::syntax::{Argument, AxisDraft, Call, Expr, Index, Operator, Part};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
-use crate::ops::Operation;
+use crate::ops::{Lower, Operation};
 use crate::spec::{body, expect, split_at_commas};
 
 /// One value, or several in parentheses.
@@ -393,6 +393,12 @@ fn has_lost_colons(input: ParseStream<'_>) -> bool {
             }
             TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return false,
             TokenTree::Punct(sign) if sign.as_char() == ';' => return false,
+            // `x < y && z > (w)`: no key has a condition in it.
+            TokenTree::Punct(sign)
+                if matches!(sign.as_char(), '&' | '|') && before == Some(sign.as_char()) =>
+            {
+                return false;
+            }
             _ => {}
         }
         before = match token {
@@ -473,8 +479,7 @@ fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Res
         }
         Ok(())
     })?;
-    // Braces before `else` are a branch: `if x < mean::<seq>(x) { x } else { 0 }`
-    let body = if input.peek(token::Brace) && !input.peek2(Token![else]) {
+    let body = if has_body(&name, input) {
         let content;
         braced!(content in input);
         Some(body::parse(&content, cx))
@@ -489,4 +494,16 @@ fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Res
         misplaced,
         body,
     })
+}
+
+/// Whether the braces behind a call are its body. Others are a branch: `if x < mean::<seq>(x) { x } else { 0 }`, `if d > max(n, 2) { x = y; }`
+fn has_body(operation: &Ident, input: ParseStream<'_>) -> bool {
+    let Some((content, ..)) = input.cursor().group(Delimiter::Brace) else {
+        return false;
+    };
+    let may_have_one = || {
+        let found = Operation::find(&operation.to_string());
+        found.is_some_and(|operation| matches!(operation.lower, Lower::Attention(_)))
+    };
+    !input.peek2(Token![else]) && (may_have_one() || body::may_start(content))
 }

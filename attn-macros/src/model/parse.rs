@@ -55,7 +55,7 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> Declarations {
                         Import::parse(blocks, name, Rc::clone(is_called))
                     });
                     draft.imports = imports.collect();
-                    declarations.models.push(draft);
+                    push_model(&mut declarations.models, draft, cx);
                 }
                 Err(error) if input.is_empty() => cx.here(input, error),
                 Err(error) => {
@@ -81,6 +81,19 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> Declarations {
             ..Declarations::default()
         }
     })
+}
+
+/// Adds `draft`, unless its name is taken. (Alternatives of `#[cfg]` may have one name.)
+fn push_model(models: &mut Vec<ModelDraft>, draft: ModelDraft, cx: &Diagnostics) {
+    let Item { name, .. } = &draft.item;
+    let clashes = |other: &ModelDraft| {
+        other.item.name == *name && other.item.cfgs().chain(draft.item.cfgs()).count() == 0
+    };
+    if models.iter().any(clashes) {
+        cx.error(name, messages::model_twice(name));
+    } else {
+        models.push(draft);
+    }
 }
 
 /// Blocks without a model. After a mistake the rest is skipped.

@@ -131,7 +131,11 @@ fn joined(
         lowering.error(call.at.span(), message);
         return None;
     }
-    let [axis, of_b] = [a, b].map(|ty| axis.unwrap_or(ty.axes.len() - 1));
+    let mut along = |ty: &Type| match axis {
+        Some(axis) => Some(axis),
+        None => lowering.axis_or_last(call, ty),
+    };
+    let (axis, of_b) = (along(a)?, along(b)?);
     let [of_a, of_b_axis] = [&a.axes[axis], &b.axes[of_b]];
     let mut same = b.clone();
     same.axes[of_b] = of_a.clone();

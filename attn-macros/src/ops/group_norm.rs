@@ -102,7 +102,11 @@ pub(super) fn divides(lowering: &mut Lowering<'_>, groups: &Size, channels: &Siz
             return None;
         }
         Some(_) => {}
-        None => lowering.assume(vec![quote!(#channels % #groups == 0)], at, message),
+        // No groups at all are reported elsewhere.
+        None => {
+            let divides = quote!(#groups == 0 || #channels % #groups == 0);
+            lowering.assume(vec![divides], at, message);
+        }
     }
     Some(())
 }

@@ -18,7 +18,7 @@ use crate::model::types::{Axis, Type, ValueKind};
 use crate::onnx::{OnnxNode, Term, call, call_with};
 use crate::spec::keys::{Key, KeyKind};
 use crate::spec::parse::Value;
-use crate::spec::{Real, Size};
+use crate::spec::{Real, Rules, Size};
 
 pub(super) static GROUPED_LINEAR: Operation = Operation {
     name: "grouped_linear",

@@ -57,11 +57,10 @@ fn lower(
     let ty = lowering.vector_per_position(call, &width)?;
     let positions = call.operands.get(1).copied();
     if let Some(offset) = &offset {
-        let is_too_large = offset.value.zip(max_len.value).is_some_and(|(a, b)| a > b);
-        if is_too_large {
-            lowering.error(call.at.span(), messages::offset_too_large(offset, &max_len));
-            return None;
-        }
+        let least = offset.plus(&Size::known(1));
+        lowering.within(&least, &max_len, call.at.span(), || {
+            messages::offset_too_large(offset, &max_len)
+        })?;
         if positions.is_some() {
             lowering.error(call.at.span(), messages::OFFSET_OF_GIVEN_POSITIONS);
             return None;

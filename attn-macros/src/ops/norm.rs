@@ -15,7 +15,7 @@ use crate::model::lower::{Lowering, RegionBuilder, is_without_bias};
 use crate::onnx::{OnnxNode, Term, call_with};
 use crate::spec::keys::{Key, KeyKind, gain};
 use crate::spec::parse::Value;
-use crate::spec::{GainKind, Real, Size};
+use crate::spec::{GainKind, Real, Rules, Size};
 
 pub(super) static LAYER_NORM: Operation = Operation {
     name: Norm::Layer.name(),

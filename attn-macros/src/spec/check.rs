@@ -561,8 +561,11 @@ pub(super) fn is_bounded(size: &Size, largest: u64) -> TokenStream {
 /// A rule about `sizes`, which holds if one of them is out of bounds: that is reported elsewhere.
 pub(super) fn unless_out_of_bounds(sizes: &[&Size], rule: TokenStream) -> TokenStream {
     let unknown = sizes.iter().filter(|size| size.value.is_none());
-    let bounded = unknown.map(|size| is_bounded(size, LARGEST_SIZE));
-    quote!(!(#(#bounded)&&*) || #rule)
+    let bounded: Vec<_> = unknown.map(|size| is_bounded(size, LARGEST_SIZE)).collect();
+    match bounded.is_empty() {
+        true => rule,
+        false => quote!(!(#(#bounded)&&*) || #rule),
+    }
 }
 
 impl Rules for Checker<'_> {

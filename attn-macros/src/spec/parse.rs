@@ -277,7 +277,7 @@ fn parse_keys(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Entry> {
                 None => entries.push(entry),
                 Some(_) if entry.guessed => {}
                 Some(earlier) if earlier.guessed => *earlier = entry,
-                Some(_) => cx.error(&entry.name, messages::duplicate_key(entry.key)),
+                Some(_) => cx.error(&entry.name, messages::duplicate_key(entry.key.name)),
             }
         }
         if !has_next_entry(input, cx) {

@@ -109,10 +109,7 @@ fn fits(rules: &mut impl Rules, call: &Call, dims: &Size) -> bool {
         let known = list.list.as_ref().zip(dims.value);
         let holds = known.map(|(list, dims)| list.len() as u64 * 2 == dims);
         let condition = quote!({ let list: &[f64] = #list; list.len() * 2 == #dims });
-        let condition = match dims.value {
-            Some(_) => condition,
-            None => unless_out_of_bounds(&[dims], condition),
-        };
+        let condition = unless_out_of_bounds(&[dims], condition);
         let message = || messages::factors_of_pairs(&what, list, dims);
         fits &= rules.require(&list.origin, holds, condition, message);
     }

@@ -26,9 +26,11 @@ pub(crate) trait Rules {
         })
     }
 
+    /// Whether a number is positive and finite as an `f32`, in which it is computed.
     fn is_positive(&mut self, number: &Real, what: &str) -> bool {
-        let holds = number.value.map(|value| value > 0.0);
-        let condition = quote!(#number > 0.0 && #number < f64::INFINITY);
+        let holds = number.value.map(|value| value as f32);
+        let holds = holds.map(|value| value > 0.0 && value < f32::INFINITY);
+        let condition = is_positive(&quote!(#number));
         self.require(&number.origin, holds, condition, || {
             messages::not_positive(what, number)
         })
@@ -43,10 +45,11 @@ pub(crate) trait Rules {
                 broken.count() == 0
             }
             None => {
+                let is_positive = is_positive(&quote!(list[at]));
                 let condition = quote!({
                     let list: &[f64] = #numbers;
                     let mut at = 0;
-                    while at < list.len() && list[at] > 0.0 && list[at] < f64::INFINITY {
+                    while at < list.len() && #is_positive {
                         at += 1;
                     }
                     at == list.len()
@@ -56,4 +59,8 @@ pub(crate) trait Rules {
             }
         }
     }
+}
+
+fn is_positive(number: &TokenStream) -> TokenStream {
+    quote!(((#number) as f32) > 0.0 && ((#number) as f32) < f32::INFINITY)
 }

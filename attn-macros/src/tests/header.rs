@@ -54,6 +54,27 @@ fn an_epsilon_is_positive() {
 }
 
 #[test]
+fn a_number_is_positive_and_finite_as_an_f32() {
+    for number in ["1e39", "1e-60"] {
+        check(
+            &format!("softcap = «{number}»"),
+            &["`softcap` must be positive and finite, found .."],
+        );
+    }
+}
+
+#[test]
+fn a_rule_about_known_sizes_stands_alone() {
+    let source = "struct L<heads = 2, d_model = 16, head_dim = HD, position = rope(dims = 4)>;";
+    let text = expand(source).to_string();
+    assert!(
+        text.contains("4usize <=") || text.contains("4 <="),
+        "{text}"
+    );
+    assert!(!text.contains("! ()"), "{text}");
+}
+
+#[test]
 fn a_root_is_a_number_and_no_size() {
     check(
         "head_dim = «sqrt»(64.0)",

@@ -219,6 +219,8 @@ pub fn hugging_face_bert() -> WeightMap {
 ///
 /// An untied head, `linear::<vocab, bias = false>(..)`, is `lm_head.weight`. For a file of the bare model, such as that of
 /// `openai-community/gpt2`, use [`hugging_face_gpt2_model`]. Not covered: `scale_attn_by_inverse_layer_idx`.
+///
+/// nanoGPT has these names, but does not transpose: copy the map without [`transposed`](Rule::transposed).
 pub fn hugging_face_gpt2() -> WeightMap {
     let model = hugging_face_gpt2_model().under("", "transformer.");
     model.and(head("lm_head", "transformer.wte.weight"))

@@ -84,7 +84,7 @@
 //! | [`hugging_face_bert`] | the encoder and its pooler | `transformers.BertModel` |
 //! | [`hugging_face_gpt2`], [`hugging_face_gpt2_model`] | with its head, without | `transformers.GPT2LMHeadModel`, `GPT2Model` |
 //! | [`hugging_face_llama`] | with its head | `transformers.LlamaForCausalLM` |
-//! | [`meta_llama`] | with its head, rotary pairs interleaved | `consolidated.00.pth` |
+//! | [`meta_llama`] | with its head, rotary pairs interleaved | `consolidated.00.pth`, converted to safetensors |
 //!
 //! The documentation of each map has the declaration of a model that it fits. For another declaration, copy the map with other names,
 //! or put it [under](WeightMap::under) a prefix.

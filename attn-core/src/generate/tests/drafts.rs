@@ -194,7 +194,25 @@ fn drafts_that_do_not_fit_are_refused() {
     let mut only_on = Session::from(Sessions::new(OnlyOn, room, TOKENS, TOKENS));
     let message = "sequence 0 has 2 tokens, and cannot be cut to 1: a scan or a convolution keeps its last state alone. Only 0 tokens are possible; a fork from before can go on";
     assert_eq!(refused(&mut only_on, 2), message);
+    assert!(only_on.is_empty());
+    only_on.prefill(&[1, 2]).unwrap();
     assert_eq!(only_on.truncate(1).unwrap_err().to_string(), message);
     only_on.truncate(0).unwrap();
     assert!(only_on.is_empty());
+}
+
+#[test]
+fn prompts_that_do_not_fit_the_draft_change_no_session() {
+    let room = Capacity {
+        sequences: 1,
+        capacity: 50,
+    };
+    let only_on = Session::from(Sessions::new(OnlyOn, room, TOKENS, TOKENS));
+    let mut target = session(TABLE, 50);
+    target.prefill(&[1]).unwrap();
+    for mut draft in [session(TABLE, 4), only_on] {
+        let tokens = target.generate_with_draft(&mut draft, 2, &[3, 1, 0, 1, 2], greedy(), &[]);
+        assert!(matches!(tokens.err(), Some(GenerateError::Session(_))));
+        assert_eq!((target.len(), draft.len()), (1, 0));
+    }
 }

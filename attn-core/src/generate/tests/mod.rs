@@ -71,6 +71,7 @@ fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
 #[derive(Clone, Default)]
 struct Remembering {
     bytes: usize,
+    copied: usize,
     most_new: Option<usize>,
     steps: Arc<Mutex<Vec<usize>>>,
 }
@@ -98,6 +99,10 @@ impl Decoder<f64> for Remembering {
 
     fn memory(&self) -> CacheMemory {
         CacheMemory::of_capacity(self.bytes)
+    }
+
+    fn copied(&self, _: usize, _: usize) -> usize {
+        self.copied
     }
 
     fn round_cache(&mut self) {}

@@ -35,20 +35,22 @@ fn sequences_whose_results_exceed_the_memory_are_an_error() {
 
 #[test]
 fn a_copy_that_exceeds_the_memory_is_an_error() {
-    let session = |numbers| {
+    let session = |bytes, copied| {
         let room = Capacity {
             sequences: 1,
             capacity: 5,
         };
         let model = Remembering {
-            bytes: numbers,
+            bytes,
+            copied,
             ..Remembering::default()
         };
         Session::from(Sessions::new(model, room, TOKENS, TOKENS))
     };
-    assert!(session(10).try_fork().is_ok());
-    for numbers in [TOO_MANY, usize::MAX] {
-        let session = session(numbers);
+    assert!(session(10, 10).try_fork().is_ok());
+    // What tokens to come need, and what a fork copies.
+    for (bytes, copied) in [(TOO_MANY, 0), (usize::MAX, 0), (0, TOO_MANY)] {
+        let session = session(bytes, copied);
         let refused = SessionError::TooLarge {
             sequences: 1,
             capacity: 5,

@@ -8,7 +8,6 @@ use std::mem;
 use super::head_major::HeadMajor;
 use super::heads::{Heads, row_chunks, some_rows_of};
 use super::key_block::KeyBlock;
-use super::layout::equal_chunks;
 use super::load::BackwardHeads;
 use super::paged::KeySource;
 use super::plan::{Head, QUERIES_PER_TASK, chunks};
@@ -16,6 +15,7 @@ use super::queries::{Queries, QueryGradients, Saved, TaskQueryGradients};
 use super::sums::{GradientSums, SequenceSums, TaskSums};
 use super::weight_rows::MaskedDots;
 use super::{Attention, Gradients, Normalizer, OutputGradients, PairGradients, PairSink, Sizes};
+use crate::kernel::parallel::equal_chunks;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 

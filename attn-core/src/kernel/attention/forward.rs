@@ -19,7 +19,6 @@ use smallvec::SmallVec;
 
 use super::dropout_mask::DropoutMask;
 use super::heads::Heads;
-use super::layout::equal_chunks;
 use super::load::{LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::paged::{KeySource, Rows};
@@ -33,6 +32,7 @@ use super::weight_rows::{MaskedDots, WeightRows};
 use super::weights::{ApplyDropout, Divide, OnlineSoftmax, WriteLse};
 use super::{Attention, OutputGradients, Outputs, Similarity};
 use crate::kernel::panel::Panel;
+use crate::kernel::parallel::equal_chunks;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Pair, run};
 

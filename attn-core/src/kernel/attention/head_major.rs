@@ -4,7 +4,7 @@
 //! several blocks of keys, and gradients that are summed over tasks, are stored head by head.
 
 use super::heads::row_chunks;
-use super::layout::equal_chunks;
+use crate::kernel::parallel::equal_chunks;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
 /// `[heads, rows, width]`

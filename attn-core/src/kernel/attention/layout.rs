@@ -132,14 +132,3 @@ impl<E: Pooled> Attention<'_, E> {
         );
     }
 }
-
-/// A slice as `count` parts of the same length.
-pub(super) fn equal_chunks<E>(x: &mut [E], count: usize) -> impl Iterator<Item = &mut [E]> {
-    let len = x.len();
-    let mut rest = x;
-    (0..count).map(move |_| {
-        let (share, others) = std::mem::take(&mut rest).split_at_mut(len / count);
-        rest = others;
-        share
-    })
-}

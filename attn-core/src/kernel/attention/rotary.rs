@@ -92,6 +92,103 @@ impl Rotary {
         self.dims / 2
     }
 
+    /// Checks the rules of `position = rope(..)`, and that every frequency is a number.
+    ///
+    /// # Panics
+    /// If `theta`, or a number or length of the scaling, is not positive and finite (`mscale` and `mscale_all_dim` may be 0); if a list does not
+    /// have a number for every pair; if `low_freq_factor` is not less than `high_freq_factor`, or `beta_slow` than `beta_fast`; if `theta` is 1
+    /// with [`Yarn`](RopeScaling::Yarn); or if a frequency, or the factor of rotated coordinates, is not finite:
+    /// [`LongRope`](RopeScaling::LongRope) with an `original_max_len` of 1 and no `attention_factor`.
+    #[track_caller]
+    pub fn check(&self) {
+        check_positive("theta", self.theta);
+        self.check_scaling();
+        let (frequencies, magnitude) = self.frequencies();
+        assert!(
+            magnitude.is_finite() && frequencies.iter().all(|f| f.is_finite()),
+            "rope: {:?} with a theta of {} has frequencies that are not finite",
+            self.scaling,
+            self.theta
+        );
+    }
+
+    #[track_caller]
+    fn check_scaling(&self) {
+        match self.scaling {
+            RopeScaling::None => {}
+            RopeScaling::Linear { factor } | RopeScaling::Ntk { factor } => {
+                check_positive("factor", factor);
+            }
+            RopeScaling::DynamicNtk {
+                factor,
+                original_max_len,
+            } => {
+                check_positive("factor", factor);
+                check_length(original_max_len);
+            }
+            RopeScaling::Llama3 {
+                factor,
+                low_freq_factor,
+                high_freq_factor,
+                original_max_len,
+            } => {
+                check_positive("factor", factor);
+                check_length(original_max_len);
+                check_less(
+                    ("low_freq_factor", low_freq_factor),
+                    ("high_freq_factor", high_freq_factor),
+                );
+            }
+            RopeScaling::Yarn {
+                factor,
+                original_max_len,
+                beta_fast,
+                beta_slow,
+                attention_factor,
+                mscale,
+                mscale_all_dim,
+                truncate: _,
+            } => {
+                check_positive("factor", factor);
+                check_length(original_max_len);
+                check_less(("beta_slow", beta_slow), ("beta_fast", beta_fast));
+                // The pairs between which the scale changes are quotients by `ln(theta)`.
+                assert!(
+                    self.theta != 1.0,
+                    "rope: `theta` is 1, but must be another number with `yarn`"
+                );
+                check_positive("attention_factor", attention_factor.unwrap_or(1.0));
+                // As in `transformers`, 0 is the same as none.
+                let scales = [("mscale", mscale), ("mscale_all_dim", mscale_all_dim)];
+                for (name, scale) in scales {
+                    if scale != Some(0.0) {
+                        check_positive(name, scale.unwrap_or(1.0));
+                    }
+                }
+            }
+            RopeScaling::LongRope {
+                short_factor,
+                long_factor,
+                factor,
+                original_max_len,
+                attention_factor,
+            } => {
+                check_positive("factor", factor);
+                check_length(original_max_len);
+                check_positive("attention_factor", attention_factor.unwrap_or(1.0));
+                let lists = [("short_factor", short_factor), ("long_factor", long_factor)];
+                for (name, list) in lists {
+                    let (len, pairs) = (list.len(), self.pairs());
+                    assert!(
+                        len == pairs,
+                        "rope: `{name}` has {len} numbers, but there are {pairs} pairs"
+                    );
+                    list.iter().for_each(|number| check_positive(name, *number));
+                }
+            }
+        }
+    }
+
     /// The same for a sequence of this length: without a scaling that depends on it.
     pub fn for_len(mut self, len: usize) -> Self {
         let factor = match self.scaling {
@@ -228,8 +325,133 @@ impl Rotary {
     }
 }
 
+#[track_caller]
+fn check_positive(name: &str, number: f64) {
+    assert!(
+        number > 0.0 && number.is_finite(),
+        "rope: `{name}` is {number}, but must be positive and finite"
+    );
+}
+
+#[track_caller]
+fn check_length(original_max_len: usize) {
+    assert!(
+        original_max_len > 0,
+        "rope: `original_max_len` is 0, but must be 1 or more"
+    );
+}
+
+/// The first of two positive numbers is less than the second.
+#[track_caller]
+fn check_less((low, a): (&str, f64), (high, b): (&str, f64)) {
+    check_positive(low, a);
+    check_positive(high, b);
+    assert!(
+        a < b,
+        "rope: `{low}` is {a}, but must be less than `{high}`, {b}"
+    );
+}
+
 /// `from` where `share` is at most 0, `to` where it is at least 1.
 fn between(from: f64, to: f64, share: f64) -> f64 {
     let share = share.clamp(0.0, 1.0);
     (1.0 - share) * from + share * to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Why four coordinates cannot be rotated, or nothing.
+    fn refused(theta: f64, scaling: RopeScaling) -> String {
+        let rotary = Rotary {
+            dims: 4,
+            theta,
+            scaling,
+            interleaved: false,
+        };
+        let panicked = std::panic::catch_unwind(|| rotary.check()).err();
+        let message = panicked.map(|payload| payload.downcast::<String>());
+        message.map_or(String::new(), |message| match message {
+            Ok(message) => *message,
+            // A message without arguments.
+            Err(payload) => payload.downcast::<&str>().unwrap().to_string(),
+        })
+    }
+
+    fn llama3(low_freq_factor: f64) -> RopeScaling {
+        RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor,
+            high_freq_factor: 4.0,
+            original_max_len: 8192,
+        }
+    }
+
+    fn yarn() -> RopeScaling {
+        RopeScaling::Yarn {
+            factor: 4.0,
+            original_max_len: 16,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            attention_factor: None,
+            mscale: Some(0.0),
+            mscale_all_dim: None,
+            truncate: true,
+        }
+    }
+
+    fn long_rope(short_factor: &'static [f64], original_max_len: usize) -> RopeScaling {
+        RopeScaling::LongRope {
+            short_factor,
+            long_factor: &[2.0, 3.0],
+            factor: 4.0,
+            original_max_len,
+            attention_factor: None,
+        }
+    }
+
+    #[test]
+    fn sound_settings_are_accepted() {
+        let dynamic = RopeScaling::DynamicNtk {
+            factor: 2.0,
+            original_max_len: 16,
+        };
+        let none = RopeScaling::None;
+        for scaling in [
+            none,
+            dynamic,
+            llama3(1.0),
+            yarn(),
+            long_rope(&[1.0, 1.5], 16),
+        ] {
+            assert_eq!(refused(10_000.0, scaling), "", "{scaling:?}");
+        }
+        // All frequencies are 1.
+        assert_eq!(refused(1.0, RopeScaling::None), "");
+    }
+
+    #[test]
+    fn settings_without_a_frequency_for_every_pair_are_refused() {
+        let dynamic = RopeScaling::DynamicNtk {
+            factor: 2.0,
+            original_max_len: 0,
+        };
+        let linear = RopeScaling::Linear { factor: 0.0 };
+        let cases = [
+            (0.0, RopeScaling::None, "`theta` is 0"),
+            (f64::NAN, RopeScaling::None, "`theta` is NaN"),
+            (1e4, linear, "`factor` is 0"),
+            (1e4, dynamic, "`original_max_len` is 0"),
+            (1e4, llama3(4.0), "must be less than `high_freq_factor`"),
+            (1.0, yarn(), "`theta` is 1"),
+            (1e4, long_rope(&[1.0], 16), "`short_factor` has 1 numbers"),
+            (1e4, long_rope(&[1.0, 0.0], 16), "`short_factor` is 0"),
+            (1e4, long_rope(&[1.0, 1.5], 1), "not finite"),
+        ];
+        for (theta, scaling, reason) in cases {
+            let message = refused(theta, scaling);
+            assert!(message.contains(reason), "{reason}: {message:?}");
+        }
+    }
 }

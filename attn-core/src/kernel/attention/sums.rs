@@ -1,10 +1,10 @@
 //! The gradients of parameters, summed over all tasks in a fixed order: by sequence, by head, by task.
 
-use super::layout::equal_chunks;
 use super::plan::{QUERIES_PER_TASK, Tile};
 use super::{
     Attention, Gradients, PairSink, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens,
 };
+use crate::kernel::parallel::equal_chunks;
 use crate::kernel::{Buffer, MatrixMut, Pooled};
 use crate::simd::call;
 

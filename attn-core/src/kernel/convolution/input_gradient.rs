@@ -85,7 +85,7 @@ fn columns<E: Pooled>(d_y: &[E], w: &[E], of: &Convolution, start: Start<'_, E>,
     for_each(regions, |(d_y, (index, mut d_x))| {
         let region = Region::of(of, index * some, d_x.cols());
         if let Start::Zero = start {
-            (0..d_x.rows()).for_each(|row| d_x.row_mut(row).fill(E::ZERO));
+            d_x.fill(E::ZERO);
         }
         fill_rows(start, &mut d_x);
         for (group, mut to) in d_x.row_chunks(inputs.max(1)).enumerate() {

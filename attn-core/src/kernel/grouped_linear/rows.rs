@@ -287,7 +287,7 @@ pub(super) fn map_rows<E: Pooled>(
 }
 
 fn set_to_zero<E: Pooled>(mut rows: MatrixMut<'_, E>) {
-    (0..rows.rows()).for_each(|row| rows.row_mut(row).fill(E::ZERO));
+    rows.fill(E::ZERO);
 }
 
 pub(super) fn add<E: Pooled>(x: &[E], to: &mut [E]) {

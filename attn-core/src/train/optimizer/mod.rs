@@ -68,7 +68,8 @@ impl<E, A> Optimizer<E, A> {
         }
     }
 
-    /// Changes which parameters decay.
+    /// Changes which parameters decay. By default these are the [matrices](ParameterInfo::decays_by_default): biases, gains and tables of
+    /// embeddings do not.
     ///
     /// A parameter may have several names in a model, such as a table that the output layer shares. It does not decay if it does
     /// not decay under one of them.
@@ -79,6 +80,9 @@ impl<E, A> Optimizer<E, A> {
     /// // As PyTorch does without groups of parameters.
     /// let optimizer = AdamW::<f32>::new(Default::default()).decaying(|_| true);
     /// ```
+    ///
+    /// PyTorch: groups of parameters with `weight_decay=0`. nanoGPT: `.decaying(|parameter| parameter.dims.len() >= 2)`, which decays
+    /// embeddings, too.
     #[doc(alias = "param_groups")]
     pub fn decaying(
         mut self,
@@ -125,9 +129,9 @@ impl<E, A> Optimizer<E, A> {
     /// Freezes the parameters whose names match a pattern, in which each `*` stands for any characters: steps do not change them, and keep
     /// nothing for them.
     ///
-    /// The last of several [`freeze`](Self::freeze) and [`unfreeze`](Self::unfreeze) that has a parameter holds. A parameter with several
-    /// names, such as a table that the output layer shares, is meant by any of them. A pattern without a parameter is an error of the next
-    /// step, and so is a model whose parameters are all frozen. A frozen parameter needs no gradient. What was kept for it in earlier steps
+    /// If several patterns match a parameter, the last call of [`freeze`](Self::freeze) or [`unfreeze`](Self::unfreeze) decides. A parameter with
+    /// several names, such as a table that the output layer shares, matches by any of them. If a pattern matches no parameter, or all
+    /// parameters are frozen, the next step returns an error. A frozen parameter needs no gradient. What was kept for it in earlier steps
     /// stays, for the step after it is trained again.
     ///
     /// Here gradients come from dfdx's tape, which computes those of frozen parameters, too, and the functions

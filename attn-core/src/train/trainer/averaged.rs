@@ -83,7 +83,7 @@ pub struct Averaged<'a, M: Trainable, A> {
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Keeps an exponential moving average of the parameters: in each step, `average = decay average + (1 - decay) parameter`. The first step
-    /// copies the parameters.
+    /// copies the parameters. `decay` is in 0..=1; otherwise the next step returns [`UpdateError::Config`].
     ///
     /// [`averaged`](Self::averaged) evaluates and saves them. A checkpoint has them beside the parameters, and training goes on from it with the
     /// same bits; if it has none, the next step begins them. A trainer that keeps no averages drops them in its next step.

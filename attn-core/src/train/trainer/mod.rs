@@ -169,7 +169,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         }
     }
 
-    /// Scales the gradients of a step so that their norm is at most this: see [`clip_grad_norm`](super::clip_grad_norm).
+    /// Scales the gradients of a step so that their norm is at most this: see [`clip_grad_norm`](super::clip_grad_norm). If it is negative or
+    /// NaN, the next step returns [`UpdateError::Config`].
+    ///
+    /// PyTorch: `torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)`.
     #[doc(alias = "clip_grad_norm_")]
     pub fn clip(mut self, max_norm: f64) -> Self {
         self.clip = Some(max_norm);
@@ -177,6 +180,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     }
 
     /// Sets the learning rate of each step. The settings of the algorithm now are the initial ones: see [`LearningRate::set_lr`].
+    ///
+    /// PyTorch: `LambdaLR(optimizer, ..)`, whose function returns a multiple of the rate, with `scheduler.step()` in each step.
     #[doc(alias("lr_scheduler", "LRScheduler"))]
     pub fn schedule(mut self, schedule: impl Schedule + Send + Sync + 'static) -> Self
     where
@@ -189,6 +194,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     }
 
     /// Changes which parameters decay: see [`Optimizer::decaying`].
+    ///
+    /// PyTorch: groups of parameters with `weight_decay=0`.
     #[doc(alias = "param_groups")]
     pub fn decaying(
         mut self,
@@ -215,6 +222,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     ///     .group("linear_2.weight", |config| config.weight_decay = 0.0);
     /// # let _ = trainer;
     /// ```
+    ///
+    /// PyTorch: `AdamW([{"params": .., "lr": ..}, ..])`.
     #[doc(alias = "param_groups")]
     pub fn group(mut self, pattern: &str, change: impl Fn(&mut A) + Send + Sync + 'static) -> Self
     where
@@ -228,9 +237,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Freezes the parameters whose names match a pattern, in which each `*` stands for any characters. Steps do not change them, and do not
     /// compute their gradients: the backward pass ends where no parameter before is trained.
     ///
-    /// The last of several [`freeze`](Self::freeze) and [`unfreeze`](Self::unfreeze) that has a parameter holds. A parameter with several
-    /// names, such as a table that the output layer shares, is meant by any of them. A pattern without a parameter is an error of the next
-    /// step, and so is a model whose parameters are all frozen. [`set_frozen`](Self::set_frozen) does it between steps.
+    /// If several patterns match a parameter, the last call of [`freeze`](Self::freeze) or [`unfreeze`](Self::unfreeze) decides. A parameter with
+    /// several names, such as a table that the output layer shares, matches by any of them. If a pattern matches no parameter, or all
+    /// parameters are frozen, the next step returns an error. [`set_frozen`](Self::set_frozen) freezes and unfreezes between steps.
     ///
     /// A frozen parameter has no weight decay, no share in the norm for [`clip`](Self::clip), and no gradient in memory. The optimizer keeps
     /// nothing for it, unless it was trained before. Gradients of the others have the same bits as if nothing were frozen, and so have their
@@ -378,7 +387,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
-    /// Sets the numbers that the products of steps and [evaluations](Self::evaluate) multiply. With [`Dtype::Bf16`], both operands of each product
+    /// Sets the number type of the operands of matrix products, in steps and [evaluations](Self::evaluate). With [`Dtype::Bf16`], both operands of each product
     /// are rounded to bf16. Sums, biases, norms, softmax, the parameters and the lists of the optimizer stay in the type of the model. On a Zen 4, whose
     /// AVX-512 BF16 has twice the rate of `f32`, a step takes about 0.6 of the time. On an Intel Xeon of 2023 it took 1.5 times as long: there that instruction is
     /// slow. A product whose sums are `f32` has the same bits on both, and on processors without the instruction.
@@ -390,14 +399,14 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// dx = bf16(dy) bf16(W)        dW = bf16(dy)ᵀ bf16(x)        db = Σ rows of dy
     /// ```
     ///
-    /// These are the products of `linear`, of projections of attentions, of `feed_forward` and gated ones, of `multiply` with a shared table, and of losses
+    /// These are the products of `linear`, of projections of attentions, of `feed_forward` and gated ones, of a `linear` that is tied to an embedding, and of losses
     /// that compute their logits; and those of attention, of queries with keys and of weights with values, forward and backward, unless its scores are
     /// additive or its heads talk to each other. The hidden layer of a `feed_forward` reads its product, without the bias, rounded to bf16: that is kept for
     /// the derivative, and the memory of a step is `loss_activation_bytes_bf16(..)`. The page of a model has the places. Not rounded are `einsum`,
     /// convolutions, maps by group, and the steps of a `scan`, except for its attentions and the gradient of its weights.
     ///
     /// A processor without the instruction computes the same bits, but takes longer than with [`Dtype::Model`]. The bits are the same for any
-    /// number of threads, and in a resumed run with the same setting, which a checkpoint does not have. [`model`](Self::model) returns the parameters
+    /// number of threads. A checkpoint does not store this setting: set it again before resuming. [`model`](Self::model) returns the parameters
     /// without rounding.
     ///
     /// ```
@@ -457,6 +466,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// One step on a batch, the arguments of the model's `loss`. If others were [accumulated](Self::accumulate), the step is on all of
     /// them.
+    ///
+    /// PyTorch: `loss.backward(); optimizer.step(); optimizer.zero_grad()`.
     ///
     /// # Errors
     /// The errors of [`accumulate`](Self::accumulate): nothing has changed then, and batches before it stay accumulated. The errors of
@@ -584,6 +595,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     }
 
     /// One step on the accumulated batches.
+    ///
+    /// PyTorch: `optimizer.step(); optimizer.zero_grad()`, after `loss.backward()` of each batch.
     ///
     /// # Errors
     /// [`TrainError::NoBatch`] without any; [`TrainError::NotFinite`] if the loss or a gradient is not finite, unless such steps are

@@ -408,6 +408,13 @@ pub(crate) fn key_of_block_twice(key: &Ident) -> String {
     format!("the key `{key}` is given twice")
 }
 
+/// What is tied is saved, and shared, where the layers are that it names.
+pub(crate) fn tied_with(key: &str) -> String {
+    format!(
+        "`{key}` has no effect beside `tied`: the layers are those of the call or loop before\nhelp: remove one of them"
+    )
+}
+
 pub(crate) fn missing_key_of_block(block: &BlockDraft, key: &Ident) -> String {
     format!(
         "`{}` needs the key `{key}`\nhelp: `{}::<{key} = 64>(..)`",

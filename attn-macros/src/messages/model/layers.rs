@@ -18,7 +18,7 @@ pub(crate) const OFFSET_OF_GIVEN_POSITIONS: &str = "`offset` is for positions th
 pub(crate) fn offset_too_large(offset: &Size, max_len: &Size) -> String {
     format!(
         "`offset` is {offset}, and the table has {max_len} rows\n\
-         help: `max_len` counts all rows: `max_len = {{ {offset} + {max_len} }}`"
+         help: `max_len` counts all rows, and the first position needs one: `max_len = {{ {offset} + 1 }}`"
     )
 }
 

@@ -25,7 +25,7 @@ use super::graph::{Holder, Model, Module, ModuleId, Node, ParamPath, ValueId};
 use super::passes::{MemoryPlan, Passes};
 use super::types::{Axis, Type, ValueKind};
 use crate::emit as attention;
-use crate::emit::block::hidden;
+use crate::emit::block::{field, hidden};
 use crate::ops::attention_layer::LayerOp;
 use crate::ops::emit_buffers;
 
@@ -402,9 +402,4 @@ fn capital(name: &str) -> String {
     let mut chars = name.chars();
     let first = chars.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(chars).collect()
-}
-
-/// A field's name.
-fn field(name: &str) -> Ident {
-    syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site()))
 }

@@ -65,10 +65,10 @@ impl Lowering<'_> {
             let key = argument.key.as_ref().map(Ident::to_string);
             match key.as_deref() {
                 Some("name") => {
-                    arguments.name = self.name_of(argument).or(arguments.name);
+                    self.set_once(&mut arguments.name, argument, Self::name_of);
                 }
                 Some("tied") if operation.may_be_tied => {
-                    arguments.tied = self.name_of(argument).or(arguments.tied);
+                    self.set_once(&mut arguments.tied, argument, Self::name_of);
                 }
                 _ => {
                     if argument.key.is_none() && odd.is_some() {
@@ -79,7 +79,7 @@ impl Lowering<'_> {
                     let is_given = |other: &Entry| other.key.name == entry.key.name;
                     if arguments.entries.iter().any(is_given) {
                         let at = first(&argument.value);
-                        self.error(at, crate::messages::duplicate_key(entry.key));
+                        self.error(at, crate::messages::duplicate_key(entry.key.name));
                     } else {
                         arguments.entries.push(entry);
                     }
@@ -128,6 +128,22 @@ impl Lowering<'_> {
             }
         }
         name
+    }
+
+    /// Sets what a key is for. A key that is given again is reported.
+    pub(super) fn set_once<T>(
+        &self,
+        option: &mut Option<T>,
+        argument: &Argument,
+        read: impl FnOnce(&Self, &Argument) -> Option<T>,
+    ) {
+        match (&option, &argument.key) {
+            (Some(_), Some(key)) => {
+                let message = crate::messages::duplicate_key(&key.to_string());
+                self.cx.error(key, message);
+            }
+            _ => *option = read(self, argument),
+        }
     }
 
     fn entry(&mut self, call: &Call, index: usize, operation: &Operation) -> Option<Entry> {

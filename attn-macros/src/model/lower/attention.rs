@@ -147,7 +147,13 @@ impl Lowering<'_> {
                 continue;
             }
             let values = values.iter().map(|value| self.tensor(value, None, builder));
-            named_operands.push((key, values.collect::<Vec<_>>()));
+            let values: Vec<_> = values.collect();
+            if named_operands.iter().any(|(other, _)| *other == key) {
+                self.cx.error(key, messages::operand_twice(key));
+                complete = false;
+                continue;
+            }
+            named_operands.push((key, values));
         }
         (named_operands, complete)
     }

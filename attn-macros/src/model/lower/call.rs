@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 use proc_macro2::Ident;
-use quote::quote;
 use syn::ext::IdentExt;
 
 use super::arguments::{Arguments, word_of};
@@ -15,7 +14,7 @@ use crate::model::syntax::{Call, Expr, first};
 use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::{CallSite, Layer, Lower, Operation};
 use crate::spec::parse::{Entry, Value};
-use crate::spec::{Distribution, Real, Size};
+use crate::spec::{Distribution, Rules, Size};
 
 impl Lowering<'_> {
     pub(super) fn call(
@@ -120,10 +119,15 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Option<Vec<ValueId>> {
         let operands = self.operands(call, operation, &(1..=1), builder);
-        let mut named = call.named.iter();
-        let Some((key, values)) = named.find(|(key, _)| key == other) else {
+        let mut named = call.named.iter().filter(|(key, _)| key == other);
+        let Some((key, values)) = named.next() else {
             return operands;
         };
+        if let Some((again, others)) = named.next() {
+            self.read_all(values.iter().chain(others), builder);
+            self.cx.error(again, messages::operand_twice(again));
+            return None;
+        }
         let [value] = values.as_slice() else {
             self.read_all(values, builder);
             self.cx.error(key, messages::one_value(key, values.len()));
@@ -277,26 +281,6 @@ impl Lowering<'_> {
         };
         self.cx.error(operation, message);
         None
-    }
-
-    /// Whether a number is positive; if that is for rustc to find out, the rule is noted.
-    pub(crate) fn is_positive(&mut self, number: &Real, what: &str) -> bool {
-        let message = crate::messages::not_positive(what, number);
-        let at = first(&number.origin);
-        match number.value {
-            // A number that an f32 rounds to 0 counts as 0.
-            Some(value) if value as f32 <= 0.0 => {
-                self.error(at, message);
-                return false;
-            }
-            Some(_) => {}
-            None => {
-                let number = quote!(((#number) as f32));
-                let conditions = vec![quote!(#number > 0.0), quote!(#number.is_finite())];
-                self.assume(conditions, at, message);
-            }
-        }
-        true
     }
 }
 

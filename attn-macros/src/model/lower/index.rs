@@ -270,7 +270,8 @@ impl Lowering<'_> {
                     is_understood &= self.remainders(name, &group.stream(), found);
                 }
                 TokenTree::Ident(ident) if ident == name && is_value(&tokens, place) => {
-                    match self.remainder(&tokens[place + 1..]) {
+                    let before = place.checked_sub(1).map(|before| &tokens[before]);
+                    match self.remainder(before, &tokens[place + 1..]) {
                         Some(remainder) => found.push(remainder),
                         None => {
                             self.cx.error(ident, messages::index_alone(name));
@@ -284,10 +285,14 @@ impl Lowering<'_> {
         is_understood
     }
 
-    /// `% 6`, `% 6 == 5`
-    fn remainder(&self, tokens: &[TokenTree]) -> Option<Remainder> {
+    /// `% 6`, `% 6 == 5`, and the token before the index.
+    ///
+    /// The comparison is read only if the remainder is a whole side of it, and the literal behind it the other one. Else layers are alike if
+    /// their remainders are.
+    fn remainder(&self, before: Option<&TokenTree>, tokens: &[TokenTree]) -> Option<Remainder> {
         let is = |token: Option<&TokenTree>, signs: &str| matches!(token, Some(TokenTree::Punct(sign)) if signs.contains(sign.as_char()));
-        if !is(tokens.first(), "%") {
+        // `60 / i % 6` divides first, by the index itself.
+        if is(before, "/%") || !is(tokens.first(), "%") {
             return None;
         }
         let modulus = self.number_of_index(tokens.get(1)?)?;
@@ -298,8 +303,16 @@ impl Lowering<'_> {
             .take_while(|token| is(Some(token), "=!<>"));
         let signs: String = signs.map(ToString::to_string).collect();
         let other = behind.get(signs.len());
-        let is_whole = !is(behind.get(signs.len() + 1), "+-*/%.");
-        let comparison = Comparison::find(&signs).filter(|_| is_whole);
+        let after = behind.get(signs.len() + 1);
+        let starts_here = match before {
+            Some(TokenTree::Punct(_)) => is(before, "&|,;"),
+            _ => true,
+        };
+        let ends_here = match after {
+            Some(TokenTree::Punct(_)) => is(after, "&|,;"),
+            _ => true,
+        };
+        let comparison = Comparison::find(&signs).filter(|_| starts_here && ends_here);
         let comparison = comparison.zip(other.and_then(|other| self.number_of_index(other)));
         (modulus > 0).then_some(Remainder {
             modulus,

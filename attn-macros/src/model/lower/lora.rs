@@ -15,7 +15,7 @@ use crate::model::graph::{Holder, Module, ModuleId, ParamPath, Submodule, ValueI
 use crate::model::syntax::{LoraDraft, first};
 use crate::ops::{Affine, Dropout, Elementwise, Inputs, Linear, check_probability};
 use crate::score::{Binary, Expr};
-use crate::spec::{Distribution, Real, Score, Size};
+use crate::spec::{Distribution, Real, Rules, Score, Size};
 
 /// The adapters of a model.
 pub(crate) struct Lora {

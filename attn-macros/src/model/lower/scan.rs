@@ -279,19 +279,25 @@ impl Lowering<'_> {
 
     /// `reverse = true, keep = sqrt`
     fn scan_options(&mut self, scan: &syntax::Scan) -> (bool, Keep) {
-        let mut reverse = false;
-        let mut keep = Keep::All;
+        let mut reverse = None;
+        let mut keep = None;
         for option in &scan.options {
             let value = option.value.to_string();
             match option.key.as_ref().map(Ident::to_string).as_deref() {
-                Some("reverse") if value == "true" || value == "false" => reverse = value == "true",
-                Some("keep") if value == "all" => keep = Keep::All,
-                Some("keep") if value == "sqrt" => keep = Keep::Sqrt,
+                Some("reverse") if value == "true" || value == "false" => {
+                    self.set_once(&mut reverse, option, |_, _| Some(value == "true"));
+                }
+                Some("keep") if value == "all" => {
+                    self.set_once(&mut keep, option, |_, _| Some(Keep::All));
+                }
+                Some("keep") if value == "sqrt" => {
+                    self.set_once(&mut keep, option, |_, _| Some(Keep::Sqrt));
+                }
                 Some("keep") => self.error(option.span(), messages::scan_keeps(&value)),
                 _ => self.error(option.span(), messages::SCAN_OPTIONS),
             }
         }
-        (reverse, keep)
+        (reverse == Some(true), keep.unwrap_or(Keep::All))
     }
 
     /// The value of a state before the first step, with all of its axes.

@@ -400,17 +400,25 @@ impl Lowering<'_> {
     ) -> (Option<Ident>, bool, Option<Ident>) {
         let mut name = None;
         let mut tied = None;
-        let mut share = false;
+        let mut share = None;
         for option in &repeat.options {
             let value = option.value.to_string();
             match option.key.as_ref().map(Ident::to_string).as_deref() {
-                Some("name") => name = self.name_of(option).or(name),
-                Some("tied") => tied = self.name_of(option).or(tied),
-                Some("share") if value == "true" || value == "false" => share = value == "true",
+                Some("name") => self.set_once(&mut name, option, Self::name_of),
+                Some("tied") => self.set_once(&mut tied, option, Self::name_of),
+                Some("share") if value == "true" || value == "false" => {
+                    self.set_once(&mut share, option, |_, _| Some(value == "true"));
+                }
                 _ => self.error(option.span(), messages::REPEAT_OPTIONS),
             }
         }
-        (name, share, tied)
+        if let Some(tied) = &tied {
+            let beside = [("name", name.is_some()), ("share", share.is_some())];
+            for (key, _) in beside.into_iter().filter(|(_, is_given)| *is_given) {
+                self.cx.error(tied, messages::tied_with(key));
+            }
+        }
+        (name, share == Some(true), tied)
     }
 
     /// The loop of a function before this one whose layers run again.

@@ -35,8 +35,7 @@ pub(crate) use index::text_of;
 use lower::{Lower, Scope};
 pub(crate) use names::may_be_constant;
 pub(crate) use operand::OperandKind;
-pub(crate) use parse::parse;
-pub(crate) use parse::{BodyDraft, FunctionKind};
+pub(crate) use parse::{BodyDraft, FunctionKind, may_start, parse};
 pub(crate) use range::Found;
 
 /// The tokens in the braces, parsed and checked.

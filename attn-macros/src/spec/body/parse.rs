@@ -2,6 +2,7 @@
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
+use syn::buffer::Cursor;
 use syn::parse::ParseStream;
 use syn::{Attribute, Block, Token, token};
 
@@ -225,6 +226,17 @@ fn refuse_attributes(attrs: &[Attribute], refused: fn(&str) -> bool, cx: &Diagno
 fn starts_tensor(input: ParseStream<'_>) -> bool {
     let word = input.cursor().ident();
     word.is_some_and(|(word, _)| word == "param" || word == "data")
+}
+
+/// Whether braces with this in them may be a body: they are empty, or an item begins.
+pub(crate) fn may_start(content: Cursor<'_>) -> bool {
+    if content.eof() || matches!(content.punct(), Some((sign, _)) if sign.as_char() == '#') {
+        return true;
+    }
+    content.ident().is_some_and(|(word, rest)| {
+        let is_tensor = word == "param" || word == "data";
+        word == "fn" || is_tensor && rest.ident().is_some()
+    })
 }
 
 fn starts_item(input: ParseStream<'_>) -> bool {

@@ -177,8 +177,23 @@ mistakes! {
         "`tied` contradicts `init`: the table belongs to `e`";
     a_deviation_of_nothing: "x + embedding::<8, d, init = normal(0)>(tokens)", "0",
         "`std` of `normal` must be positive and finite, found 0";
-    a_deviation_below_nothing: "feed_forward::<8, init = normal(std = -0.02)>(x)", "-",
+    a_deviation_below_nothing: "feed_forward::<8, init = normal(std = -0.02)>(x)", "-0.02",
         "`std` of `normal` must be positive and finite, found -0.02";
+    a_name_twice: "linear::<8, name = a, name = b>(x)", "name", "the key `name` is given twice";
+    a_tie_twice: "let e = embedding::<9, d, name = e>(tokens); e + linear::<d>(linear::<tied = e, tied = e>(x))", "tied",
+        "the key `tied` is given twice";
+    a_shared_loop_twice: "let mut y = x; repeat 2, share = true, share = false { y = y + linear::<d>(y); } y", "share",
+        "the key `share` is given twice";
+    a_name_of_a_tied_loop: "let mut y = x; repeat 2 { y = y + linear::<d>(y); } repeat 2, tied = blocks, name = other { y = y + linear::<d>(y); } y",
+        "blocks", "`name` has no effect beside `tied`: the layers are those of the call or loop before";
+    given_positions_twice: "x + learned_position::<8, d>(x, position_ids = tokens, position_ids = tokens)", "position_ids",
+        "the operand `position_ids` is given twice";
+    padding_twice: "attention::<2, mask = padding>(x, padding = lens, padding = lens)", "padding", "the operand `padding` is given twice";
+    an_offset_of_all_rows: "x + learned_position::<2, d, offset = 2>(x)", "learned_position", "`offset` is 2, and the table has 2 rows";
+    numbers_one_after_the_other: "concat::<to = 2>(mean::<[batch, seq, d]>(x), mean::<[batch, seq, d]>(x)) + x", "concat",
+        "`concat` takes a value with axes, found []";
+    an_index_that_divides: "let mut y = x; repeat 6 as i { y = if 60 / i % 6 == 5 { tanh(y) } else { linear::<d>(y) }; } y", "i",
+        "the index `i` is known up to a remainder alone, as layers that are alike are compiled once";
     tied_with_a_table_of_a_loop: "let mut y = x; repeat 2 { y = y + embedding::<8, d, name = e>(tokens); } linear::<tied = e>(y)", "e",
         "the embedding `e` is one of a `repeat`, and is seen there only";
     tied_of_another_width: "let _g = embedding::<9, 4, name = e>(tokens); linear::<tied = e>(x)", "linear",
@@ -632,4 +647,32 @@ fn the_help_for_a_missing_probability_is_one() {
     let found = reports(&expand(source)).remove(0);
     let message = "`dropout` needs the key `p`\nhelp: `dropout::<p = 0.1>(..)`";
     assert_eq!(found.message, message);
+}
+
+#[test]
+fn two_models_have_two_names() {
+    let model = "struct M<d = 8>; fn forward(x: [batch, d]) -> [batch, d] { x + x }";
+    let message = "the model `M` is declared twice".to_owned();
+    assert_eq!(
+        errors_of(&format!("{model} {model}")),
+        [("M".to_owned(), message)]
+    );
+    let cfgs = format!("#[cfg(a)] {model} #[cfg(not(a))] {model}");
+    assert_eq!(errors_of(&cfgs), []);
+}
+
+#[test]
+fn a_tied_call_of_a_block_has_no_name_and_no_call_has_two() {
+    let errors = |calls: &str| {
+        errors_of(&format!(
+            "struct M<d = 8>; fn forward(x: [batch, d]) -> [batch, d] {{ {calls} }}
+            block net(x: [batch, d]) -> [batch, d] {{ linear::<d>(x) }}"
+        ))
+    };
+    let twice = errors("net::<name = a, name = b>(x)");
+    assert_eq!(twice.len(), 1, "{twice:?}");
+    assert_eq!(twice[0].1, "the key `name` is given twice");
+    let tied = errors("net::<tied = first, name = second>(net::<name = first>(x))");
+    assert_eq!(tied.len(), 1, "{tied:?}");
+    assert!(tied[0].1.starts_with("`name` has no effect beside `tied`"));
 }

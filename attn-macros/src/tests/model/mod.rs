@@ -6,6 +6,7 @@ mod blocks;
 mod budget;
 mod buffers;
 mod by_group;
+mod conditions;
 mod convolutions;
 mod dots;
 mod elsewhere;

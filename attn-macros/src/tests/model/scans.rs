@@ -32,6 +32,8 @@ mistakes! {
         "expected an axis by its name, as in `scan seq { .. }`";
     an_unknown_option: "scan seq, share = true { state h: [batch, d] = 0; h = h + x; yield h; }", "share",
         "a `scan` takes `reverse = true` and `keep = sqrt`";
+    a_direction_twice: "scan seq, reverse = true, reverse = false { state h: [batch, d] = 0; h = h + x; yield h; }", "reverse",
+        "the key `reverse` is given twice";
     an_unknown_word_of_keep: "scan seq, keep = none { state h: [batch, d] = 0; h = h + x; yield h; }", "keep",
         "expected `keep = all` or `keep = sqrt`, found `keep = none`";
     ids_at_a_step: "scan seq { state h: [batch, d] = 0; h = h + embedding::<9, d>(tokens); yield h; }", "tokens",

@@ -110,6 +110,12 @@ mistakes! {
     a_size_of_a_constant: "struct L<d = WIDTH>; pub block b(x: [.., n]) -> [.., d] { linear::<d>(x) }
         fn forward(x: [batch, d]) -> [batch, d] { b(x) }", "d",
         "`d` is computed of `WIDTH`, which has its meaning here only, and `b` can be used elsewhere";
+    a_size_of_a_path: "struct L<d = consts::WIDTH>; pub block b(x: [.., n]) -> [.., d] { linear::<d>(x) }
+        fn forward(x: [batch, d]) -> [batch, d] { b(x) }", "d",
+        "`d` is computed of `consts`, which has its meaning here only, and `b` can be used elsewhere";
+    a_name_of_another_models_block: "struct L<d = 8>; pub block b(x: [..]) -> [..] { x + x } fn forward(x: [batch, d]) -> [batch, d] { b(x) }
+        struct M<d = 8>; pub block b(x: [..]) -> [..] { x + x } fn forward(x: [batch, d]) -> [batch, d] { b(x) }", "b",
+        "two blocks or functions are called `b`";
     a_private_block_alone: "pub block b(x: [..]) -> [..] { x + x } block c(x: [..]) -> [..] { x + x }", "c",
         "nothing can call this block: it is private, and here is no model";
     blocks_before_a_model: "pub block b(x: [..]) -> [..] { x + x } struct L<d = 8>; fn forward(x: [batch, d]) -> [batch, d] { x + x }",

@@ -1,7 +1,7 @@
 //! The pairs of a block of queries, of all heads.
 
-use super::super::layout::equal_chunks;
 use super::super::softmax_state::is_hidden;
+use crate::kernel::parallel::equal_chunks;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::slice::{load_any, store_any};
 use crate::simd::{Kernel, Real, Vector};

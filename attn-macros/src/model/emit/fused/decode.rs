@@ -209,7 +209,7 @@ impl ModelFrame<'_> {
                 }
                 Submodule::Layer(layer) => {
                     let sizes = layer.recent().into_iter().flatten();
-                    quote!(p::Recent::new(room, #(#sizes),*))
+                    quote!(p::Recent::new(room, #(#sizes),*)?)
                 }
                 _ => TokenStream::new(),
             };
@@ -222,7 +222,7 @@ impl ModelFrame<'_> {
                 .is_given(state.before)
                 .then(|| self.read(state.before).slice);
             let initial = initial.map(|initial| quote!(.starting_from(#initial)));
-            quote!(#name: p::StateOfScan::new(room.sequences, 1 #(* #sizes)*) #initial)
+            quote!(#name: p::StateOfScan::new(room.sequences, 1 #(* #sizes)*)? #initial)
         });
         quote!(#name { #(#fields,)* #(#states,)* __types: p::PhantomData })
     }

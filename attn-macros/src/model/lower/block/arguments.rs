@@ -80,7 +80,7 @@ impl Lowering<'_> {
             }
             let place = match &argument.key {
                 Some(key) if key == "name" && !is_function => {
-                    arguments.name = self.name_of(argument).or(arguments.name);
+                    self.set_once(&mut arguments.name, argument, Self::name_of);
                     continue;
                 }
                 // A block may have a key of this name.
@@ -89,7 +89,7 @@ impl Lowering<'_> {
                         && !is_function
                         && !keys.iter().any(|(name, _)| *name == key) =>
                 {
-                    arguments.tied = self.name_of(argument).or(arguments.tied);
+                    self.set_once(&mut arguments.tied, argument, Self::name_of);
                     continue;
                 }
                 Some(key) => keys.iter().position(|(name, _)| *name == key),
@@ -111,6 +111,9 @@ impl Lowering<'_> {
             } else {
                 arguments.keys[place] = self.given(&argument.value, key);
             }
+        }
+        if let (Some(tied), Some(_)) = (&arguments.tied, &arguments.name) {
+            self.cx.error(tied, messages::tied_with("name"));
         }
         self.rest_of_keys(call, block, &mut arguments.keys);
         (self.cx.count() == before).then_some(arguments)
