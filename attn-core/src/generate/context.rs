@@ -179,6 +179,10 @@ impl<C, E: Kernels> SequenceState for ContextState<C, E> {
         CacheMemory::of(self.cache.bytes(), Arc::strong_count(&self.cache) > 1)
     }
 
+    fn copied(&self, _: usize, _: usize) -> usize {
+        0
+    }
+
     fn round(&mut self) {
         self.cache = Arc::new(self.cache.rounded());
     }

@@ -32,9 +32,7 @@ pub trait Decoder<E: Element>: Send + Sync {
     fn memory(&self) -> CacheMemory;
 
     /// The bytes of a sequence of `len` tokens that a fork copies, at once or before its next token. It shares the others.
-    fn copied(&self, _sequence: usize, _len: usize) -> usize {
-        0
-    }
+    fn copied(&self, sequence: usize, len: usize) -> usize;
 
     /// Rounds keys and values to bf16. There are none of tokens yet.
     fn round_cache(&mut self);
@@ -67,9 +65,7 @@ pub trait SequenceState {
     fn memory(&self) -> CacheMemory;
 
     /// The bytes of a sequence of `len` tokens that a fork copies, at once or before its next token. It shares the others.
-    fn copied(&self, _sequence: usize, _len: usize) -> usize {
-        0
-    }
+    fn copied(&self, sequence: usize, len: usize) -> usize;
 
     /// Rounds its keys and values to bf16, those of tokens to come and those of a context.
     fn round(&mut self);

@@ -346,7 +346,7 @@ struct Copied;
 impl Rounds<u16> for Copied {
     #[inline(always)]
     fn each(x: &[u16], to: &mut [u16]) {
-        // Rows of a head are short: a call of `memcpy` takes as long as the copy.
+        // Chunks of a constant length are copied in registers. Rows of a head are short, and there are too many of them for calls of `memcpy`.
         let (chunks, rest) = x.as_chunks::<32>();
         let (to, to_rest) = to.as_chunks_mut();
         for (to, x) in to.iter_mut().zip(chunks) {

@@ -61,6 +61,7 @@ pub(crate) trait Rules {
     }
 }
 
+/// [`Rules::is_positive`], for rustc to find out.
 fn is_positive(number: &TokenStream) -> TokenStream {
     quote!(((#number) as f32) > 0.0 && ((#number) as f32) < f32::INFINITY)
 }

@@ -37,6 +37,10 @@ impl Decoder<f64> for OnlyOn {
         CacheMemory::default()
     }
 
+    fn copied(&self, _: usize, _: usize) -> usize {
+        0
+    }
+
     fn round_cache(&mut self) {}
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {

@@ -48,6 +48,10 @@ impl Decoder<f64> for Table {
         CacheMemory::default()
     }
 
+    fn copied(&self, _: usize, _: usize) -> usize {
+        0
+    }
+
     fn round_cache(&mut self) {}
 
     fn fork(&self) -> Box<dyn Decoder<f64>> {
@@ -163,6 +167,10 @@ impl Decoder<f64> for Context {
 
     fn memory(&self) -> CacheMemory {
         CacheMemory::default()
+    }
+
+    fn copied(&self, _: usize, _: usize) -> usize {
+        0
     }
 
     fn round_cache(&mut self) {}

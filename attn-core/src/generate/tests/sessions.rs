@@ -48,7 +48,7 @@ fn a_copy_that_exceeds_the_memory_is_an_error() {
         Session::from(Sessions::new(model, room, TOKENS, TOKENS))
     };
     assert!(session(10, 10).try_fork().is_ok());
-    // What tokens to come need, and what a fork copies.
+    // Either the memory for later tokens is too large, or that of the copies.
     for (bytes, copied) in [(TOO_MANY, 0), (usize::MAX, 0), (0, TOO_MANY)] {
         let session = session(bytes, copied);
         let refused = SessionError::TooLarge {

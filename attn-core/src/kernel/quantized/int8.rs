@@ -222,7 +222,7 @@ pub(super) fn forward<E: Real>(
     });
 }
 
-/// What a thread multiplies at a time.
+/// The rows and columns of a product that a thread computes at a time.
 struct Block<'y, E> {
     /// The rows of the inputs.
     rows: Range<usize>,

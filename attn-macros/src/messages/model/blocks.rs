@@ -404,11 +404,7 @@ pub(crate) fn too_many_keys_of_block(block: &BlockDraft, found: &TokenStream) ->
     )
 }
 
-pub(crate) fn key_of_block_twice(key: &Ident) -> String {
-    format!("the key `{key}` is given twice")
-}
-
-/// What is tied is saved, and shared, where the layers are that it names.
+/// Tied layers are those of an earlier call or loop, which has named them.
 pub(crate) fn tied_with(key: &str) -> String {
     format!(
         "`{key}` has no effect beside `tied`: the layers are those of the call or loop before\nhelp: remove one of them"

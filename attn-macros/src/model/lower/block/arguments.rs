@@ -107,7 +107,10 @@ impl Lowering<'_> {
             if argument.value.is_empty() {
                 self.error(argument.span(), messages::size_without_value(key));
             } else if arguments.keys[place].is_some() {
-                self.error(argument.span(), messages::key_of_block_twice(key));
+                self.error(
+                    argument.span(),
+                    crate::messages::duplicate_key(&key.to_string()),
+                );
             } else {
                 arguments.keys[place] = self.given(&argument.value, key);
             }
