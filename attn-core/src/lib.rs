@@ -26,7 +26,7 @@
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
 //! | [`memory`] | the memory of activations |
-//! | [`sizes`] | arithmetic on sizes in constants |
+//! | [`sizes`] | arithmetic on sizes in constants, and on places |
 //! | [`viz`] | pages, drawings and records of training |
 //!
 //! Shapes are written `[batch, heads, query, width]`. `B`, `Q`, `K`, `S` are sizes known at run time or compile time

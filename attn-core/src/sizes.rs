@@ -1,5 +1,6 @@
-//! Arithmetic on sizes that only rustc knows, in constants. A separate assertion reports a mistake in a spec, so nothing here
-//! panics.
+//! Arithmetic on sizes: on those that only rustc knows, in constants, and on places in row-major memory.
+//!
+//! A separate assertion reports a mistake in a spec, so nothing in a constant panics.
 
 /// The smallest of some sizes, or `usize::MAX` if there is none.
 pub fn least(sizes: &[usize]) -> usize {
@@ -107,9 +108,65 @@ pub const fn total(terms: &[u64]) -> u64 {
     total
 }
 
+/// The index along every axis of the element at a row-major place.
+pub(crate) fn index_of(mut place: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; sizes.len()];
+    for (at, size) in index.iter_mut().zip(sizes).rev() {
+        *at = place % size;
+        place /= size;
+    }
+    index
+}
+
+/// For the place of an element of a tensor with the axes `to`, the place of the element of a tensor with the axes `from` that has the same
+/// index. An axis is a place in `sizes`. Along those that `from` lacks, its elements are repeated; along those that `to` lacks, the index is 0.
+pub(crate) fn place_in(
+    from: &[usize],
+    to: &[usize],
+    sizes: &[usize],
+) -> impl Fn(usize) -> usize + use<> {
+    let stride = |axis: usize| -> usize {
+        let place = from.iter().position(|of| *of == axis);
+        place.map_or(0, |place| {
+            from[place + 1..].iter().map(|of| sizes[*of]).product()
+        })
+    };
+    let axes: Vec<_> = to.iter().map(|&axis| (sizes[axis], stride(axis))).collect();
+    move |mut element| {
+        let mut place = 0;
+        for (size, stride) in axes.iter().rev() {
+            place += element % size * stride;
+            element /= size;
+        }
+        place
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_index_runs_first() {
+        let all: Vec<_> = (0..6).map(|place| index_of(place, &[2, 3])).collect();
+        assert_eq!(all, [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]);
+        assert!(index_of(0, &[]).is_empty());
+    }
+
+    #[test]
+    fn an_element_is_found_by_its_index() {
+        let sizes = [2, 3, 5];
+        let [from, to] = [[2, 0], [0, 2]];
+        let place = place_in(&from, &to, &sizes);
+        for (at, [i, k]) in (0..2).flat_map(|i| (0..5).map(move |k| [i, k])).enumerate() {
+            assert_eq!(place(at), 2 * k + i);
+        }
+        // The first has no axis 1, and the second no axis 2.
+        let place = place_in(&from, &[1, 0], &sizes);
+        for (at, [_, i]) in (0..3).flat_map(|j| (0..2).map(move |i| [j, i])).enumerate() {
+            assert_eq!(place(at), i);
+        }
+    }
 
     #[test]
     fn roots_have_the_bits_of_the_hardware() {

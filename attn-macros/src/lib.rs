@@ -7,6 +7,7 @@ mod depth;
 mod diag;
 mod editor;
 mod emit;
+mod fragments;
 mod graph;
 mod markdown;
 mod messages;

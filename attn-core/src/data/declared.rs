@@ -10,7 +10,8 @@ use dfdx::{
 use super::values;
 use crate::{
     Element, Error,
-    fused::{Affine, Interval, Truth, Zone},
+    fused::{Affine, Interval, Truth, Zone, unflatten},
+    sizes::index_of,
 };
 
 /// A tensor for a `data` of a body. Ids are `Tensor<Shape, usize, D>`, conditions `Tensor<Shape, bool, D>`, floats
@@ -139,11 +140,10 @@ impl<V: DataElement, const N: usize> Table<V, N> {
 }
 
 /// The index of an element of a rectangle, counted in row-major order.
-fn nth<const N: usize>(mut place: usize, axes: [(i64, i64); N], counts: [usize; N]) -> [i64; N] {
-    let mut index = axes.map(|(first, _)| first);
-    for (index, count) in index.iter_mut().zip(counts).rev() {
-        *index += (place % count) as i64;
-        place /= count;
+fn nth<const N: usize>(place: usize, axes: [(i64, i64); N], counts: [usize; N]) -> [i64; N] {
+    let mut index = unflatten(place as i64, counts);
+    for (index, (first, _)) in index.iter_mut().zip(axes) {
+        *index += first;
     }
     index
 }
@@ -255,24 +255,14 @@ impl<const N: usize> Declared<N> {
         })
     }
 
-    fn out_of_range<Dev>(&self, mut place: usize, index: usize) -> Error<Dev> {
+    fn out_of_range<Dev>(&self, place: usize, index: usize) -> Error<Dev> {
         let sizes: Vec<_> = self.given().map(|(_, (_, size))| size).collect();
-        let mut index_of_place: Vec<_> = sizes
-            .iter()
-            .rev()
-            .map(|size| {
-                let index = place % size;
-                place /= size;
-                index
-            })
-            .collect();
-        index_of_place.reverse();
         Error::OutOfRange {
             operation: self.layer,
             what: self.data,
             index,
             count: ID_COUNT,
-            place: index_of_place,
+            place: index_of(place, &sizes),
         }
     }
 }

@@ -6,7 +6,7 @@ use dfdx::{
 };
 
 use super::values;
-use crate::Error;
+use crate::{Error, sizes::index_of};
 
 /// The result of a kernel whose indices have been checked before.
 pub(crate) fn known<T, Error: std::fmt::Display>(result: Result<T, Error>) -> T {
@@ -64,7 +64,7 @@ impl Ids {
                 what,
                 index: self.values[position],
                 count,
-                place: self.place(position),
+                place: index_of(position, &self.shape),
             }),
             None => Ok(()),
         }
@@ -80,19 +80,9 @@ impl Ids {
                 layer,
                 length: self.values[position],
                 keys: len,
-                index: self.place(position),
+                index: index_of(position, &self.shape),
             }),
             None => Ok(()),
         }
-    }
-
-    /// The index, in the shape of the tensor, of the element at a row-major offset.
-    fn place(&self, mut position: usize) -> Vec<usize> {
-        let mut place = vec![0; self.shape.len()];
-        for (at, size) in place.iter_mut().zip(&self.shape).rev() {
-            *at = position % size;
-            position /= size;
-        }
-        place
     }
 }

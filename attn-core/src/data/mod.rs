@@ -17,6 +17,7 @@ pub(crate) use ids::known;
 pub use padding::{LengthsPerQuery, Padding, PaddingData};
 pub use position_ids::{PositionData, PositionIds};
 pub use selection::Selection;
+pub(crate) use selection::repeated;
 
 use dfdx::{
     shapes::{HasShape, Shape},

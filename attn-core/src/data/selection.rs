@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::{
     Error,
     kernel::axis::{Axis, Counted},
+    sizes::place_in,
 };
 
 /// The indices of an axis that an operation such as [`sum_where`](crate::ops::sum_where) reads, for each index of the axes before it.
@@ -90,26 +91,18 @@ impl<'a> Selection<'a> {
 }
 
 /// Values of some axes of a tensor of these sizes, in any order, for all of its elements.
-fn repeated<'a, T: Copy>(values: &'a [T], sizes: &[usize], own: &[usize]) -> Cow<'a, [T]> {
+pub(crate) fn repeated<'a, T: Copy>(
+    values: &'a [T],
+    sizes: &[usize],
+    own: &[usize],
+) -> Cow<'a, [T]> {
     if own.iter().copied().eq(0..sizes.len()) {
         return Cow::Borrowed(values);
     }
-    let stride = |axis: usize| -> usize {
-        let place = own.iter().position(|of| *of == axis);
-        place.map_or(0, |place| {
-            own[place + 1..].iter().map(|of| sizes[*of]).product()
-        })
-    };
-    let strides: Vec<usize> = (0..sizes.len()).map(stride).collect();
-    let value = |mut element: usize| {
-        let mut at = 0;
-        for (size, stride) in sizes.iter().zip(&strides).rev() {
-            at += element % size * stride;
-            element /= size;
-        }
-        values[at]
-    };
-    (0..sizes.iter().product()).map(value).collect()
+    let all: Vec<usize> = (0..sizes.len()).collect();
+    let place = place_in(own, &all, sizes);
+    let elements = 0..sizes.iter().product::<usize>();
+    elements.map(|element| values[place(element)]).collect()
 }
 
 #[cfg(test)]

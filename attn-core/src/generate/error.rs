@@ -65,7 +65,7 @@ pub enum SessionError {
     },
 
     /// The sequence cannot be cut to so few tokens: there are more, or less is kept of them.
-    #[error("sequence {sequence} has {tokens} tokens, and cannot be cut to {len}: {}", why(*tokens, *len, *shortest))]
+    #[error("sequence {sequence} has {tokens} tokens, and cannot be cut to {len}{}", why(*tokens, *len, *shortest))]
     Truncate {
         /// The sequence.
         sequence: usize,
@@ -73,7 +73,8 @@ pub enum SessionError {
         tokens: usize,
         /// The number that it cannot have.
         len: usize,
-        /// The fewest tokens that it can be cut to, apart from none. It is that of the tokens if the model has a state that only goes on.
+        /// The fewest tokens that it can be cut to, apart from none. If the model has a state that only goes on, it is the number of tokens, or
+        /// `len + 1` where the tokens to be cut are yet to come.
         shortest: usize,
     },
 
@@ -115,13 +116,16 @@ pub enum SessionError {
 
 /// Why a sequence cannot be cut.
 fn why(tokens: usize, len: usize, shortest: usize) -> String {
-    if len > tokens {
-        "it has no more".into()
+    const ONLY_ON: &str = "a scan or a convolution keeps its last state alone. Only 0 tokens are possible; a fork from before can go on";
+    if shortest > tokens {
+        format!(" once it has more: {ONLY_ON}")
+    } else if len > tokens {
+        ": it has no more".into()
     } else if shortest < tokens {
         format!(
-            "keys that it needs have left the window of a mask. {shortest} and more tokens are possible, and 0"
+            ": keys that it needs have left the window of a mask. {shortest} and more tokens are possible, and 0"
         )
     } else {
-        "a scan or a convolution keeps its last state alone. Only 0 tokens are possible; a fork from before can go on".into()
+        format!(": {ONLY_ON}")
     }
 }

@@ -19,6 +19,7 @@ mod recent;
 mod sampling;
 mod scan;
 mod session;
+mod sessions;
 mod speculative;
 mod stream;
 #[cfg(feature = "text")]
@@ -41,7 +42,8 @@ pub use memory::CacheMemory;
 pub use recent::Recent;
 pub use sampling::{Sampler, Sampling, SamplingError};
 pub use scan::StateOfScan;
-pub use session::{Session, Sessions};
+pub use session::Session;
+pub use sessions::Sessions;
 pub use speculative::{Acceptance, Speculative};
 pub use stream::{Choices, GenerateError, Generated, Unconstrained};
 #[cfg(feature = "text")]

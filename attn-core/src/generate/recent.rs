@@ -57,9 +57,8 @@ impl<E: Element> Recent<E> {
             let mut input = Buffer::uninit(past.len() + span.rows.len() * width);
             let (before, rows) = input.split_at_mut(past.len());
             before.copy_from_slice(past);
-            for (row, to) in span.rows.clone().zip(rows.chunks_mut(width.max(1))) {
-                to.copy_from_slice(x.row(row));
-            }
+            let mut rows = MatrixMut::new(rows, span.rows.len(), width);
+            rows.copy_from(x.some_rows(span.rows.clone()));
             layer.inside(&input, span.rows.len(), span.of(&mut y).as_mut_slice());
             past.copy_from_slice(&input[span.rows.len() * width..]);
         }

@@ -43,19 +43,13 @@ compiled! {
         assert_same_shape(x, to.rows(), to.cols());
         for_each(rectangles(to, SMALL), |(row, col, mut to)| {
             let x = x.some_cols(col..col + to.cols());
-            for i in 0..to.rows() {
-                to.row_mut(i).copy_from_slice(x.row(row + i));
-            }
+            to.copy_from(x.some_rows(row..row + to.rows()));
         });
     }
 
     /// Writes zeros to the rows of a range of columns.
     pub fn zero_rows<E>(to: MatrixMut<'_, E>) {
-        for_each(rectangles(to, SMALL), |(_, _, mut to)| {
-            for i in 0..to.rows() {
-                to.row_mut(i).fill(0.0);
-            }
-        });
+        for_each(rectangles(to, SMALL), |(_, _, mut to)| to.fill(0.0));
     }
 
     /// Adds the rows of `x` to those of `to`. Either may be a range of the columns of a larger matrix.

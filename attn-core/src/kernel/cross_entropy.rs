@@ -197,14 +197,17 @@ impl<E: Real> Kernel for Forward<'_, E> {
             if self.options.counts(target) {
                 let row = self.logits.row(i);
                 let max = slice::max::<V>(row);
-                let log_sum = log_sum_exp::<V>(row, max);
-                *lse = max + log_sum;
-                // The largest logit is subtracted from all terms, so that a large one causes no cancellation.
-                let mut loss = log_sum + (max - row[target]);
-                if self.options.label_smoothing > 0.0 {
-                    let mean = slice::sum::<V>(row) / E::of_f64(row.len() as f64);
-                    loss += E::of_f64(self.options.label_smoothing) * (row[target] - mean);
-                }
+                let known = Folded {
+                    max,
+                    sum: sum_exp::<V>(row, max),
+                    total: match self.options.label_smoothing > 0.0 {
+                        true => slice::sum::<V>(row),
+                        false => E::ZERO,
+                    },
+                    target: row[target],
+                };
+                let (of_row, loss) = known.finish::<V>(row.len(), self.options);
+                *lse = of_row;
                 sum += loss.into();
                 if let Some(to) = self.losses.get_mut(i) {
                     *to = loss;
@@ -215,17 +218,50 @@ impl<E: Real> Kernel for Forward<'_, E> {
     }
 }
 
-/// `ln Σ exp(row - max)`
+/// What is known of a row of logits, or of some of its classes.
+#[derive(Clone, Copy)]
+pub(super) struct Folded<E> {
+    pub(super) max: E,
+    /// `Σ exp(z - max)`
+    pub(super) sum: E,
+    /// `Σ z`, if there is smoothing.
+    pub(super) total: E,
+    /// The logit of the target.
+    pub(super) target: E,
+}
+
+impl<E: Real> Folded<E> {
+    /// The log-sum-exp and the loss of a row of so many classes.
+    #[inline(always)]
+    pub(super) fn finish<V: Vector<Element = E>>(self, classes: usize, options: Options) -> (E, E) {
+        let log_sum = first::<V>(math::ln(V::splat(self.sum)));
+        // The largest logit is subtracted from all terms, so that a large one causes no cancellation.
+        let mut loss = log_sum + (self.max - self.target);
+        if options.label_smoothing > 0.0 {
+            let mean = self.total / E::of_f64(classes as f64);
+            loss += E::of_f64(options.label_smoothing) * (self.target - mean);
+        }
+        (self.max + log_sum, loss)
+    }
+}
+
+/// `Σ exp(row - origin)`
 #[inline(always)]
-fn log_sum_exp<V: Vector>(row: &[V::Element], max: V::Element) -> V::Element {
+pub(super) fn sum_exp<V: Vector>(row: &[V::Element], origin: V::Element) -> V::Element {
     // Two alternating sums, so that an addition need not wait for the previous one.
     let mut sums = [V::zero(); 2];
     for_lanes!(V, row.len(), [row], [], {
         let z = load_filled::<V>(row, -V::Element::INFINITY);
-        sums = [sums[1], sums[0] + math::exp_of_weight(z - V::splat(max))];
+        sums = [sums[1], sums[0] + math::exp_of_weight(z - V::splat(origin))];
     });
+    (sums[0] + sums[1]).reduce_sum()
+}
+
+/// The first number of a vector.
+#[inline(always)]
+pub(super) fn first<V: Vector>(vector: V) -> V::Element {
     let mut first = [V::Element::ZERO];
-    math::ln(V::splat((sums[0] + sums[1]).reduce_sum())).store_partial(&mut first);
+    vector.store_partial(&mut first);
     first[0]
 }
 

@@ -25,12 +25,12 @@
 use std::ops::Range;
 
 use super::compiled::compiled;
-use super::cross_entropy::{Loss, Options, Scale};
+use super::cross_entropy::{Folded, Loss, Options, Scale, first, sum_exp};
 use super::index::{OutOfRange, check_but};
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Dtype, Kernels, Matrix, MatrixMut, linear};
-use crate::simd::slice::{self, load_any, load_filled, store_any};
+use crate::simd::slice::{self, load_any, store_any};
 use crate::simd::{Kernel, Real, Vector, WriteMode, math, run};
 
 /// The classes of a block. With [`ROWS`] rows of `f32` it is a megabyte.
@@ -427,18 +427,7 @@ impl<'a, E: Kernels> Scratch<'a, E> {
     }
 }
 
-/// What is known of a row of logits after some of its classes.
-#[derive(Clone, Copy)]
-struct Folded<E> {
-    max: E,
-    /// `Σ exp(z - max)`
-    sum: E,
-    /// `Σ z`
-    total: E,
-    /// The logit of the target.
-    target: E,
-}
-
+/// How what is known of a row stands in memory while its classes are read.
 impl<E: Real> Folded<E> {
     const LEN: usize = 4;
 
@@ -514,26 +503,6 @@ impl<E: Real> Kernel for Fold<'_, E> {
     }
 }
 
-/// `Σ exp(row - origin)`
-#[inline(always)]
-fn sum_exp<V: Vector>(row: &[V::Element], origin: V::Element) -> V::Element {
-    // Two alternating sums, so that an addition need not wait for the previous one.
-    let mut sums = [V::zero(); 2];
-    for_lanes!(V, row.len(), [row], [], {
-        let z = load_filled::<V>(row, -V::Element::INFINITY);
-        sums = [sums[1], sums[0] + math::exp_of_weight(z - V::splat(origin))];
-    });
-    (sums[0] + sums[1]).reduce_sum()
-}
-
-/// The first number of a vector.
-#[inline(always)]
-fn first<V: Vector>(vector: V) -> V::Element {
-    let mut first = [V::Element::ZERO];
-    vector.store_partial(&mut first);
-    first[0]
-}
-
 /// The losses of rows whose classes are all known, and their sum.
 struct Finish<'a, E> {
     folded: Matrix<'a, E>,
@@ -555,20 +524,8 @@ impl<E: Real> Kernel for Finish<'_, E> {
             let mut loss = E::ZERO;
             *lse = E::ZERO;
             if self.options.counts(target) {
-                let Folded {
-                    max,
-                    sum,
-                    total,
-                    target,
-                } = Folded::load(self.folded.row(i));
-                let log_sum = first::<V>(math::ln(V::splat(sum)));
-                *lse = max + log_sum;
-                // The largest logit is subtracted from all terms, so that a large one causes no cancellation.
-                loss = log_sum + (max - target);
-                if self.options.label_smoothing > 0.0 {
-                    let mean = total / E::of_f64(self.classes as f64);
-                    loss += E::of_f64(self.options.label_smoothing) * (target - mean);
-                }
+                let known = Folded::load(self.folded.row(i));
+                (*lse, loss) = known.finish::<V>(self.classes, self.options);
                 all += loss.into();
             }
             if let Some(to) = self.losses.get_mut(i) {

@@ -116,6 +116,19 @@ pub trait Kernels:
 impl Kernels for f32 {}
 impl Kernels for f64 {}
 
+impl<E: Copy> MatrixMut<'_, E> {
+    /// Copies the rows of a matrix, each of which stands side by side.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn copy_from(&mut self, from: Matrix<'_, E>) {
+        assert_same_shape(from, self.rows(), self.cols());
+        (0..self.rows()).for_each(|row| self.row_mut(row).copy_from_slice(from.row(row)));
+    }
+}
+
 /// Checks that a matrix has so many rows and columns.
 #[track_caller]
 fn assert_same_shape<E>(x: Matrix<'_, E>, rows: usize, cols: usize) {

@@ -81,6 +81,18 @@ impl<T> Gain<T> {
         }
     }
 
+    /// [`map`](Self::map) by a function that may fail.
+    pub(crate) fn try_map<U, Error>(
+        self,
+        of: impl FnOnce(T) -> Result<U, Error>,
+    ) -> Result<Gain<U>, Error> {
+        Ok(match self {
+            Self::One => Gain::One,
+            Self::Factor(learned) => Gain::Factor(of(learned)?),
+            Self::OnePlus(learned) => Gain::OnePlus(of(learned)?),
+        })
+    }
+
     /// The learned numbers.
     pub fn learned(self) -> Option<T> {
         match self {

@@ -70,8 +70,7 @@ pub(super) trait Columns<E>: Sync {
 /// A matrix whose rows are contiguous.
 impl<E: Pooled> Columns<E> for Matrix<'_, E> {
     fn copy(&self, columns: Range<usize>, depths: Range<usize>, mut to: MatrixMut<'_, E>) {
-        let from = self.part(depths, columns);
-        (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
+        to.copy_from(self.part(depths, columns));
     }
 
     fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {

@@ -82,8 +82,7 @@ compiled! {
     /// Copies `W` to panels.
     fn pack<E>(w: Matrix<'_, E>, panels: &mut [E]) {
         copy_to_panels([w.rows(), w.cols()], panels, |first, mut to: MatrixMut<'_, E>| {
-            let columns = w.some_cols(first..first + to.cols());
-            (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(columns.row(k)));
+            to.copy_from(w.some_cols(first..first + to.cols()));
         });
     }
 

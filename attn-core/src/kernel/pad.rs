@@ -89,11 +89,7 @@ compiled! {
         let [before, shared, behind] = moved.parts_of_result(y);
         copy_rows(x, shared);
         for part in [before, behind] {
-            for_each(rectangles(part, SMALL), |(_, _, mut part)| {
-                for row in 0..part.rows() {
-                    part.row_mut(row).fill(value);
-                }
-            });
+            for_each(rectangles(part, SMALL), |(_, _, mut part)| part.fill(value));
         }
     }
 }

@@ -35,7 +35,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use std::sync::OnceLock;
 
-    use crate::Element;
+    use crate::{Element, fused::unflatten};
 
     /// A tensor of constants with `N` axes. It is computed when a model reads it first, and kept as long as the program runs.
     #[derive(Debug)]
@@ -58,18 +58,10 @@ pub(crate) mod slices {
         /// In the order of the memory: the last index runs first.
         pub fn numbers(&self) -> &[f64] {
             self.numbers.get_or_init(|| {
-                let count = self.sizes.iter().product();
-                (0..count).map(|flat| (self.at)(self.place(flat))).collect()
+                let count = self.sizes.iter().product::<usize>() as i64;
+                let index = |place| unflatten(place, self.sizes).map(|index| index as f64);
+                (0..count).map(|place| (self.at)(index(place))).collect()
             })
-        }
-
-        fn place(&self, mut flat: usize) -> [f64; N] {
-            let mut place = [0.0; N];
-            for (index, size) in place.iter_mut().zip(self.sizes).rev() {
-                *index = (flat % size) as f64;
-                flat /= size;
-            }
-            place
         }
 
         /// Copies the numbers.

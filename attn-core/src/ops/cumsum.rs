@@ -9,49 +9,24 @@ use crate::{
     Backend, Element, Error,
     fused::{GradTarget, Operation, zeros},
     model::Pass,
-    ops::{check_shape, shape::axis_of},
-    unwrap,
+    ops::{check_shape, shape::axis_of, twins::twins_along},
 };
 
-/// The sums along one axis up to each place: `y[l] = x[0] + .. + x[l]`.
-///
-/// They are added up in `f64`. PyTorch: `torch.cumsum(x, 1)`.
-///
-/// ```
-/// use attn::{dfdx::prelude::*, ops::cumsum};
-///
-/// let x: Tensor<Rank2<2, 3>, f32, _> = Cpu::default().tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
-/// let y = cumsum(x.leaky_trace(), Axis::<1>);
-/// assert_eq!(y.array(), [[1.0, 3.0, 6.0], [4.0, 9.0, 15.0]]);
-/// assert_eq!(y.sum().backward().get(&x).array(), [[3.0, 2.0, 1.0]; 2]);
-/// ```
-///
-/// # Panics
-/// If [`try_cumsum`] returns an error.
-#[doc(alias("cumulative_sum", "prefix_sum", "scan"))]
-#[track_caller]
-pub fn cumsum<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    x: Tensor<S, E, D, T>,
-    axis: Axis<I>,
-) -> Tensor<S, E, D, T>
-where
-    S: Shape + HasAxes<Axis<I>>,
-{
-    unwrap(try_cumsum(x, axis))
-}
-
-/// The fallible version of [`cumsum`].
-///
-/// # Errors
-/// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
-pub fn try_cumsum<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    x: Tensor<S, E, D, T>,
-    axis: Axis<I>,
-) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
-where
-    S: Shape + HasAxes<Axis<I>>,
-{
-    cumsum_with_form(D::FUSED, x, axis)
+twins_along! {
+    /// The sums along one axis up to each place: `y[l] = x[0] + .. + x[l]`.
+    ///
+    /// They are added up in `f64`. PyTorch: `torch.cumsum(x, 1)`.
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, ops::cumsum};
+    ///
+    /// let x: Tensor<Rank2<2, 3>, f32, _> = Cpu::default().tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    /// let y = cumsum(x.leaky_trace(), Axis::<1>);
+    /// assert_eq!(y.array(), [[1.0, 3.0, 6.0], [4.0, 9.0, 15.0]]);
+    /// assert_eq!(y.sum().backward().get(&x).array(), [[3.0, 2.0, 1.0]; 2]);
+    /// ```
+    #[doc(alias("cumulative_sum", "prefix_sum", "scan"))]
+    fn cumsum, try_cumsum, cumsum_with_form(x, axis);
 }
 
 /// [`try_cumsum`] in the fused or the composed form.

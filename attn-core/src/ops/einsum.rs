@@ -196,6 +196,7 @@ pub(super) mod composed {
         Element,
         composed::{is_empty, zeros_after_both},
         ops::shape::{dims, gather},
+        sizes::place_in,
     };
 
     /// [`einsum`](super::einsum)
@@ -246,26 +247,9 @@ pub(super) mod composed {
         let left = [&batch[..], &rows, &depth].concat();
         let right = [&batch[..], &depth, &cols].concat();
         let product = [&batch[..], &rows, &cols].concat();
-        let left = gather(x, source(sizes, axes[0], &left), (b, m, k))?;
-        let right = gather(y, source(sizes, axes[1], &right), (b, k, n))?;
+        let left = gather(x, place_in(axes[0], &left, sizes), (b, m, k))?;
+        let right = gather(y, place_in(axes[1], &right, sizes), (b, k, n))?;
         let product_of_both = left.try_matmul(right)?;
-        gather(product_of_both, source(sizes, &product, axes[2]), to)
-    }
-
-    /// Where in a tensor with the axes `from` the element is that has this index in one with the axes `to`.
-    fn source<'a>(
-        sizes: &'a [usize],
-        from: &'a [usize],
-        to: &'a [usize],
-    ) -> impl Fn(usize) -> usize + 'a {
-        move |mut index| {
-            let mut places = vec![0; sizes.len()];
-            for axis in to.iter().rev() {
-                places[*axis] = index % sizes[*axis];
-                index /= sizes[*axis];
-            }
-            from.iter()
-                .fold(0, |source, axis| source * sizes[*axis] + places[*axis])
-        }
+        gather(product_of_both, place_in(&product, axes[2], sizes), to)
     }
 }

@@ -1,7 +1,7 @@
 //! Normalisation to length 1.
 
 use dfdx::{
-    shapes::{self, Dim, HasAxes, HasShape, Shape},
+    shapes::{Axis, Dim, HasAxes, HasShape, Shape},
     tensor::{Tape, Tensor},
 };
 
@@ -10,8 +10,11 @@ use crate::{
     fused::{Operation, zeros},
     kernel::{Matrix, MatrixMut},
     model::Pass,
-    ops::{LastAxis, check_shape, shape::axis_of, twins::twins},
-    unwrap,
+    ops::{
+        LastAxis, check_shape,
+        shape::axis_of,
+        twins::{twins, twins_along},
+    },
 };
 
 twins! {
@@ -62,51 +65,21 @@ pub(crate) fn l2_norm_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<
     })?)
 }
 
-/// `x / max(|x|, epsilon)` along one axis, where `|x|` is the Euclidean length of the numbers there. [`l2_norm`] is that of the last axis.
-///
-/// PyTorch: `torch.nn.functional.normalize(x, dim=0, eps=epsilon)`.
-///
-/// ```
-/// use attn::{dfdx::prelude::*, ops::l2_norm_along};
-///
-/// let x: Tensor<Rank2<2, 2>, f64, _> = Cpu::default().tensor([[3.0, 0.0], [-4.0, 0.0]]);
-/// let y = l2_norm_along(x, Axis::<0>, 1e-12).array();
-/// assert!((y[0][0] - 0.6).abs() < 1e-15 && (y[1][0] + 0.8).abs() < 1e-15);
-/// assert_eq!([y[0][1], y[1][1]], [0.0, 0.0]);
-/// ```
-///
-/// # Panics
-/// If [`try_l2_norm_along`] returns an error or panics.
-#[doc(alias = "normalize")]
-#[track_caller]
-pub fn l2_norm_along<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    x: Tensor<S, E, D, T>,
-    axis: shapes::Axis<I>,
-    epsilon: f64,
-) -> Tensor<S, E, D, T>
-where
-    S: Shape + HasAxes<shapes::Axis<I>>,
-{
-    unwrap(try_l2_norm_along(x, axis, epsilon))
-}
-
-/// The fallible version of [`l2_norm_along`].
-///
-/// # Errors
-/// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
-///
-/// # Panics
-/// If `epsilon` is not greater than 0.
-#[track_caller]
-pub fn try_l2_norm_along<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    x: Tensor<S, E, D, T>,
-    axis: shapes::Axis<I>,
-    epsilon: f64,
-) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
-where
-    S: Shape + HasAxes<shapes::Axis<I>>,
-{
-    l2_norm_along_with_form(D::FUSED, x, axis, epsilon)
+twins_along! {
+    /// `x / max(|x|, epsilon)` along one axis, where `|x|` is the Euclidean length of the numbers there. [`l2_norm`] is that of the last axis.
+    ///
+    /// PyTorch: `torch.nn.functional.normalize(x, dim=0, eps=epsilon)`.
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, ops::l2_norm_along};
+    ///
+    /// let x: Tensor<Rank2<2, 2>, f64, _> = Cpu::default().tensor([[3.0, 0.0], [-4.0, 0.0]]);
+    /// let y = l2_norm_along(x, Axis::<0>, 1e-12).array();
+    /// assert!((y[0][0] - 0.6).abs() < 1e-15 && (y[1][0] + 0.8).abs() < 1e-15);
+    /// assert_eq!([y[0][1], y[1][1]], [0.0, 0.0]);
+    /// ```
+    #[doc(alias = "normalize")]
+    fn l2_norm_along, try_l2_norm_along, l2_norm_along_with_form(x, axis, epsilon: f64), panics "If `epsilon` is not greater than 0.";
 }
 
 /// [`try_l2_norm_along`] in the fused or the composed form.
@@ -114,11 +87,11 @@ where
 pub(crate) fn l2_norm_along_with_form<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
-    axis: shapes::Axis<I>,
+    axis: Axis<I>,
     epsilon: f64,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
 where
-    S: Shape + HasAxes<shapes::Axis<I>>,
+    S: Shape + HasAxes<Axis<I>>,
 {
     let is_positive = E::of(epsilon) > E::zero();
     assert!(is_positive, "l2_norm: epsilon is {epsilon}");
@@ -151,11 +124,11 @@ impl<T> Pass<'_, T> {
     pub fn l2_norm_along<const I: isize, S, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
-        axis: shapes::Axis<I>,
+        axis: Axis<I>,
         epsilon: f64,
     ) -> Result<Tensor<S, E, D>, Error<D::Err>>
     where
-        S: Shape + HasAxes<shapes::Axis<I>>,
+        S: Shape + HasAxes<Axis<I>>,
         T: Tape<E, D>,
     {
         self.run(x, |fused, x| {

@@ -10,6 +10,7 @@ use crate::{
     composed::reshape,
     data::{Selection, values},
     ops::{LastAxis, check_shape, softmax::softmax_where_with_form},
+    sizes::index_of,
     unwrap,
 };
 
@@ -136,18 +137,12 @@ impl ValidNumbers {
                 Ok(Selection::of_marks(&marks, &of_x, &self.axes).into_owned())
             }
             LengthsOrMarks::Lengths(lengths) => {
-                if let Some(mut place) = lengths.iter().position(|length| length > keys) {
-                    let length = lengths[place];
-                    let mut index = vec![0; self.sizes.len()];
-                    for (index, size) in index.iter_mut().zip(&self.sizes).rev() {
-                        *index = place % size;
-                        place /= size;
-                    }
+                if let Some(place) = lengths.iter().position(|length| length > keys) {
                     return Err(Error::LengthBeyondKeys {
                         layer: LAYER,
-                        length,
+                        length: lengths[place],
                         keys: *keys,
-                        index,
+                        index: index_of(place, &self.sizes),
                     });
                 }
                 Ok(Selection::of_lengths(&lengths, before, &self.axes).into_owned())

@@ -142,7 +142,7 @@ pub(super) mod composed {
         tensor_ops::Device,
     };
 
-    use crate::{Element, composed::reshape, ops::shape::gather};
+    use crate::{Element, composed::reshape, ops::shape::gather, sizes::place_in};
 
     /// [`rearrange`](super::rearrange)
     ///
@@ -160,16 +160,7 @@ pub(super) mod composed {
         if order.is_sorted() {
             return reshape(x, to);
         }
-        let stride = |axis: usize| split[axis + 1..].iter().product::<usize>();
-        let axes = order.map(|axis| (split[axis], stride(axis)));
-        let source = |mut index: usize| {
-            let places = axes.iter().rev().map(|(size, stride)| {
-                let place = index % size * stride;
-                index /= size;
-                place
-            });
-            places.sum()
-        };
-        gather(x, source, to)
+        let own: [usize; N] = std::array::from_fn(|axis| axis);
+        gather(x, place_in(&own, &order, &split), to)
     }
 }

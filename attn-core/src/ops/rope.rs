@@ -242,6 +242,7 @@ pub(crate) mod slices {
 
     use crate::{
         Element,
+        data::repeated,
         fused::{GradTarget, Gradients},
         kernel::{
             Matrix, MatrixMut,
@@ -282,27 +283,7 @@ pub(crate) mod slices {
         /// Positions with some axes of a tensor of these sizes: for each of theirs, `shared` has the one that it is.
         pub fn given(positions: &'a [usize], sizes: &[usize], shared: &[usize]) -> Self {
             let count = shared.iter().max().map_or(0, |last| last + 1);
-            if shared.iter().copied().eq(0..count) {
-                return Positions::of(positions);
-            }
-            let sizes = &sizes[..count];
-            let mut strides = vec![0; count];
-            let mut stride = 1;
-            for &axis in shared.iter().rev() {
-                strides[axis] = stride;
-                stride *= sizes[axis];
-            }
-            let place = |mut row: usize| {
-                let axes = sizes.iter().zip(&strides).rev();
-                let places = axes.map(|(size, stride)| {
-                    let index = row % size;
-                    row /= size;
-                    index * stride
-                });
-                places.sum::<usize>()
-            };
-            let rows = 0..sizes.iter().product();
-            Positions::Of(rows.map(|row| positions[place(row)]).collect())
+            Positions::Of(repeated(positions, &sizes[..count], shared))
         }
 
         /// The same with memory of its own.

@@ -11,7 +11,11 @@ use crate::{
     fused::{Array, GradTarget, Operation},
     kernel::Matrix,
     model::Pass,
-    ops::{LastAxis, check_shape, shape::axis_of, twins::twins},
+    ops::{
+        LastAxis, check_shape,
+        shape::axis_of,
+        twins::{twins, twins_along},
+    },
     unwrap,
 };
 
@@ -57,42 +61,18 @@ pub(crate) fn softmax_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<
     )
 }
 
-/// `exp(x) / Σ exp(x)` along one axis: positive numbers with the sum 1. [`softmax`] is that of the last axis.
-///
-/// -∞ becomes 0. Numbers of only -∞, or with +∞ or NaN, become NaN. PyTorch: `torch.softmax(x, 0)`.
-///
-/// ```
-/// use attn::{dfdx::prelude::*, ops::softmax_along};
-///
-/// let x: Tensor<Rank2<2, 2>, f32, _> = Cpu::default().tensor([[1e9, 0.0], [1e9, f32::NEG_INFINITY]]);
-/// assert_eq!(softmax_along(x, Axis::<0>).array(), [[0.5, 1.0], [0.5, 0.0]]);
-/// ```
-///
-/// # Panics
-/// If [`try_softmax_along`] returns an error.
-#[track_caller]
-pub fn softmax_along<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    x: Tensor<S, E, D, T>,
-    axis: Axis<I>,
-) -> Tensor<S, E, D, T>
-where
-    S: Shape + HasAxes<Axis<I>>,
-{
-    unwrap(try_softmax_along(x, axis))
-}
-
-/// The fallible version of [`softmax_along`].
-///
-/// # Errors
-/// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
-pub fn try_softmax_along<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    x: Tensor<S, E, D, T>,
-    axis: Axis<I>,
-) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
-where
-    S: Shape + HasAxes<Axis<I>>,
-{
-    softmax_along_with_form(D::FUSED, x, axis)
+twins_along! {
+    /// `exp(x) / Σ exp(x)` along one axis: positive numbers with the sum 1. [`softmax`] is that of the last axis.
+    ///
+    /// -∞ becomes 0. Numbers of only -∞, or with +∞ or NaN, become NaN. PyTorch: `torch.softmax(x, 0)`.
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, ops::softmax_along};
+    ///
+    /// let x: Tensor<Rank2<2, 2>, f32, _> = Cpu::default().tensor([[1e9, 0.0], [1e9, f32::NEG_INFINITY]]);
+    /// assert_eq!(softmax_along(x, Axis::<0>).array(), [[0.5, 1.0], [0.5, 0.0]]);
+    /// ```
+    fn softmax_along, try_softmax_along, softmax_along_with_form(x, axis);
 }
 
 /// [`try_softmax_along`] in the fused or the composed form.

@@ -2,11 +2,8 @@
 
 use std::fmt::{self, Display};
 
-use super::{
-    results::Found,
-    tensors::{element, index},
-};
-use crate::Element;
+use super::{results::Found, tensors::element};
+use crate::{Element, sizes::index_of};
 
 /// Numbers are close if `|found - expected| <= atol + rtol · |expected|`, as `torch.allclose` has it. An infinity is close to itself only,
 /// and NaN to nothing.
@@ -87,7 +84,7 @@ impl ComparedTensor {
     pub(super) fn of(found: Found, expected: &[f64], tolerance: Tolerance) -> Self {
         let Found { name, dims, values } = found;
         let at = |place: usize| Difference {
-            index: index(&dims, place),
+            index: index_of(place, &dims),
             found: values[place],
             expected: expected[place],
             allowed: tolerance.around(expected[place]),

@@ -10,11 +10,12 @@ use dfdx::{
 
 use super::{
     Inputs,
-    tensors::{self, NamedTensor, element, index},
+    tensors::{self, NamedTensor, element},
 };
 use crate::{
     Backend,
     random::{Subject as Choice, Words},
+    sizes::index_of,
 };
 
 /// Compares the gradients of a loss with central differences, in `f64`: those of all parameters, and of all inputs of floats.
@@ -213,7 +214,7 @@ impl GradientCheck {
             })?;
             moved[place] = x[place];
             slopes.push(Measured {
-                index: Some(index(&tensor.dims, place)),
+                index: Some(index_of(place, &tensor.dims)),
                 gradient: gradient[place],
                 slope,
                 step,

@@ -144,16 +144,6 @@ where
     Ok(found)
 }
 
-/// The index of the element at a row-major place.
-pub(super) fn index(dims: &[usize], mut place: usize) -> Vec<usize> {
-    let mut index = vec![0; dims.len()];
-    for (at, size) in index.iter_mut().zip(dims).rev() {
-        *at = place % size;
-        place /= size;
-    }
-    index
-}
-
 /// An element by its name: ``q_proj.weight[3, 1]``.
 pub(super) fn element(name: &str, index: &[usize]) -> String {
     if index.is_empty() {

@@ -480,10 +480,8 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     let batched = tuple(batched);
     let unbatched = tuple(unbatched);
     let mut note = "batch and sequence axes are `usize` or `Const<N>`, the width is a `Const`; elements and device are those of the layer: `{E}`, `{D}`".to_owned();
-    // Braces are placeholders in the attribute.
-    let literal = |text: &str| text.replace('{', "{{").replace('}', "}}");
     for line in &data {
-        let _ = write!(note, "\n{}", literal(line));
+        let _ = write!(note, "\n{line}");
     }
     if names.len() > 1 {
         note.push('\n');
@@ -500,11 +498,7 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
         }
     });
     Accepted {
-        message: format!(
-            "`{name}` takes {} or {}, not `{{Self}}`",
-            literal(&batched),
-            literal(&unbatched)
-        ),
+        message: format!("`{name}` takes {batched} or {unbatched}, not `{{Self}}`"),
         label: format!("wrong input for `{name}`"),
         note,
         doc: format!(

@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Layer, bounds, docs, tracked_code, var};
+use super::{Anything, Layer, anything, bounds, docs, on_unimplemented, tracked_code, var};
 use crate::graph::{CallData, Declared, Dim};
 use crate::score::{Type, Var};
 use crate::spec::{self, Size};
@@ -19,14 +19,18 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
     } = cx;
     let vis = &cx.spec.item.vis;
     let words = docs::accepted(cx);
-    let message = words.message;
-    let label = words.label;
-    let note = words.note;
     let doc = words.doc;
+    let unimplemented = on_unimplemented(
+        cx.at,
+        &["Self", "E", "D"],
+        &words.message,
+        &words.label,
+        &[words.note.as_str()],
+    );
     quote_spanned! {cx.at=>
         #(#cfgs)*
         #[doc = #doc]
-        #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
+        #unimplemented
         #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E>>: ::core::marker::Sized {
             /// The type that `forward` returns.
             type Output;
@@ -64,10 +68,18 @@ pub(super) fn emit_impls(cx: &Layer<'_>) -> TokenStream {
 /// After an error: accept whatever is passed, so that the error stays alone.
 fn emit_anything(cx: &Layer<'_>) -> TokenStream {
     let Layer { name, input, .. } = cx;
-    let accept = |generics: TokenStream, ty: TokenStream, output: TokenStream| {
+    // `context`, `values`, `padding`, `document`, `position_ids`, and what the body declares: after too many of them, no more than tuples can have.
+    let others = (5 + cx.spec.body.data.len()).min(11);
+    let accepted = anything(others, &TokenStream::new()).into_iter();
+    let impls = accepted.map(|of| {
+        let Anything {
+            generics,
+            ty,
+            first,
+        } = of;
         quote! {
             impl<#generics> #input<E, D> for #ty {
-                type Output = #output;
+                type Output = #first;
                 type Weights = p::Tensor<(usize, usize, usize, usize), E, D>;
                 type Lse = ();
                 fn attend(
@@ -79,23 +91,8 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
                 }
             }
         }
-    };
-    let tensor = quote!(p::Tensor<S, F, D, T>);
-    let alone =
-        quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Backend<E> + p::Storage<F>);
-    // `context`, `values`, `padding`, `document`, `position_ids`, and what the body declares: after too many of them, no more than tuples can have.
-    let most = (5 + cx.spec.body.data.len()).min(11);
-    let tuples = (1..=most).map(|others| {
-        let names = (1..=others).map(|number| format_ident!("A{number}"));
-        let names: Vec<_> = names.collect();
-        accept(
-            quote!(X, #(#names,)* E: p::Element, D: p::Backend<E>),
-            quote!((X, #(#names,)*)),
-            quote!(X),
-        )
     });
-    let alone = accept(alone, tensor.clone(), tensor);
-    [alone].into_iter().chain(tuples).collect()
+    impls.collect()
 }
 
 /// ```text
@@ -516,8 +513,10 @@ fn emit_declared(cx: &Layer<'_>, declared: &Declared) -> TokenStream {
     let name = declared_trait(declared);
     let (message, notes) = wrong_data(cx, declared);
     let label = format!("wrong `{}`", declared.name);
+    let parameters = ["Self", "Shape", "V", "D"];
+    let unimplemented = on_unimplemented(cx.at, &parameters, &message, &label, &notes);
     quote_spanned! {cx.at=>
-        #[diagnostic::on_unimplemented(message = #message, label = #label #(, note = #notes)*)]
+        #unimplemented
         #[allow(non_camel_case_types)]
         pub trait #name<Shape, V, D: p::Storage<V>>: p::Data<Shape, V, D> {}
 

@@ -1,5 +1,6 @@
 //! From a spec and its graph to Rust. Everything emitted refers to `__private` of the facade crate and to `core`.
 
+mod anything;
 pub(crate) mod block;
 mod bounds;
 mod composed;
@@ -14,9 +15,12 @@ pub(crate) mod module;
 mod places;
 pub(crate) mod tables;
 pub(crate) mod tracked_code;
+mod unimplemented;
 
+pub(crate) use anything::{Anything, anything};
 pub(crate) use composed::ComposedNode;
 pub(crate) use fused::{LayerFrame, LayerNode, ParameterGradient};
+pub(crate) use unimplemented::on_unimplemented;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};

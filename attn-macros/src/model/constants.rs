@@ -35,7 +35,7 @@ impl Constants {
         self.name_as(&suffix, value);
     }
 
-    /// The same, where the name ends in `suffix`.
+    /// The same, where the name ends in `suffix`, or in that and a number.
     pub(super) fn name_as(&mut self, suffix: &str, value: &mut dyn Constant) {
         let ty = value.ty();
         let Some(tokens) = value.later() else { return };
@@ -46,9 +46,21 @@ impl Constants {
             *tokens = named.name.to_token_stream();
             return;
         }
-        let name = format_ident!("__{}_{suffix}", self.model);
+        let name = self.free_name(suffix);
         self.items.extend(value.name(&name));
         self.named.push(Named { ty, expr, name });
+    }
+
+    /// A name that ends in `suffix`, and that no item has: a list in the header of a library may have the name of one in that of the model.
+    fn free_name(&self, suffix: &str) -> Ident {
+        let first = format_ident!("__{}_{suffix}", self.model);
+        let mut name = first.clone();
+        let mut count = 1_usize;
+        while self.named.iter().any(|named| named.name == name) {
+            count += 1;
+            name = format_ident!("{first}_{count}");
+        }
+        name
     }
 
     /// Drops those behind the `first` ones that nothing of `readers` names.

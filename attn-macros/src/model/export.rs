@@ -23,6 +23,7 @@ use super::syntax::{BlockDraft, SizeDraft};
 use super::{Declarations, sizes, syntax};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
+use crate::spec::Item;
 
 /// The names of a declaration that its blocks read.
 struct Surroundings<'d> {
@@ -34,7 +35,8 @@ struct Surroundings<'d> {
 
 /// A block for others.
 pub(crate) struct Export {
-    /// The `cfg` attributes of its model.
+    /// Its model, if there is one, and the `cfg` attributes of that.
+    model: Option<Ident>,
     cfgs: Vec<Attribute>,
     docs: Vec<Attribute>,
     vis: Visibility,
@@ -56,46 +58,44 @@ impl Declarations {
         for ((_, name), is_called) in imports.iter().zip(&self.calls) {
             is_called.set(self.blocks.iter().any(|block| block.mentions(name)));
         }
-        let mut exports = Vec::new();
-        for export in alone.exports(&[], cx) {
-            add_exports(&mut exports, vec![export], cx);
-        }
+        let mut exports = alone.exports(None, cx);
         for model in &self.models {
-            let cfgs: Vec<_> = model.item.cfgs().cloned().collect();
-            let model = Surroundings {
+            let surroundings = Surroundings {
                 sizes: &model.sizes,
                 imports,
                 blocks: &model.blocks,
             };
-            add_exports(&mut exports, model.exports(&cfgs, cx), cx);
+            exports.extend(surroundings.exports(Some(&model.item), cx));
         }
-        exports
+        without_clashes(exports, cx)
     }
 }
 
-/// Adds the blocks whose names are not taken by those before. (Alternatives of `#[cfg]` may have one name, and a model checks its own blocks.)
-fn add_exports(exports: &mut Vec<Export>, found: Vec<Export>, cx: &Diagnostics) {
-    let before = exports.len();
+/// Those whose names are not taken by one before them.
+fn without_clashes(found: Vec<Export>, cx: &Diagnostics) -> Vec<Export> {
+    let mut exports: Vec<Export> = Vec::new();
     for export in found {
-        let clashes = |other: &Export| {
-            other.name == export.name && other.cfgs.is_empty() && export.cfgs.is_empty()
-        };
-        if exports[..before].iter().any(clashes) {
+        if exports.iter().any(|other| other.clashes_with(&export)) {
             let message = messages::block_twice(&export.name, false);
             cx.error(&export.name, message);
         } else {
             exports.push(export);
         }
     }
+    exports
 }
 
 impl Surroundings<'_> {
-    fn exports(&self, cfgs: &[Attribute], cx: &Diagnostics) -> Vec<Export> {
+    /// `item` is the model around the blocks.
+    fn exports(&self, item: Option<&Item>, cx: &Diagnostics) -> Vec<Export> {
         let shared = self.blocks.iter().filter(|block| block.is_shared());
+        let cfgs = item.into_iter().flat_map(Item::cfgs);
+        let cfgs: Vec<Attribute> = cfgs.cloned().collect();
         let mut reported = BTreeSet::new();
         shared
             .map(|block| Export {
-                cfgs: cfgs.to_vec(),
+                model: item.map(|item| item.name.clone()),
+                cfgs: cfgs.clone(),
                 docs: block.docs.clone(),
                 vis: block.vis.clone(),
                 name: block.name.clone(),
@@ -265,6 +265,7 @@ impl Export {
             vis,
             name,
             library,
+            ..
         } = self;
         let library = is_sound.then_some(library);
         let hidden = self.name_of_macro();
@@ -285,6 +286,13 @@ impl Export {
             #[allow(unused_imports, unreachable_pub)]
             #vis use #hidden as #name;
         }
+    }
+
+    /// Whether both would be one item. Alternatives of `#[cfg]` may have one name, and a model checks its own blocks.
+    fn clashes_with(&self, other: &Export) -> bool {
+        let are_of_one_model = self.model.is_some() && self.model == other.model;
+        let are_always_there = self.cfgs.is_empty() && other.cfgs.is_empty();
+        self.name == other.name && are_always_there && !are_of_one_model
     }
 
     /// No other block of the crate has it.

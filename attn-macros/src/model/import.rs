@@ -21,9 +21,9 @@ use syn::{ItemUse, Token, UseTree, parenthesized, token};
 
 use super::header::parse_sizes;
 use super::items::parse_blocks;
-use super::parse::visible;
 use super::syntax::{BlockDraft, SizeDraft};
 use crate::diag::Diagnostics;
+use crate::fragments;
 use crate::messages::model as messages;
 
 /// A block of another declaration, under its name here.
@@ -59,7 +59,7 @@ pub(crate) fn arrived(input: TokenStream) -> TokenStream {
 ///
 /// `input` begins with `[$crate]`.
 pub(crate) fn next(input: &TokenStream, in_editor: bool, cx: &Diagnostics) -> Option<TokenStream> {
-    let tokens: Vec<TokenTree> = visible(input.clone()).into_iter().collect();
+    let tokens: Vec<TokenTree> = fragments::of_models(input.clone()).into_iter().collect();
     let is_use = |token: &TokenTree| matches!(token, TokenTree::Ident(word) if word == "use");
     let is_end =
         |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ';');

@@ -26,6 +26,7 @@ pub(crate) mod lengths;
 pub(crate) mod lora;
 mod losses;
 pub(crate) mod lower;
+mod names;
 mod parse;
 pub(crate) mod passes;
 pub(crate) mod plan;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use quote::quote;
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Token, Visibility, token};
 
@@ -13,6 +13,7 @@ use super::import::{self, Import};
 use super::items::{Kind, next_item, parse_blocks, parse_items};
 use super::syntax::{Argument, BlockDraft, ModelDraft};
 use crate::diag::Diagnostics;
+use crate::fragments;
 use crate::messages::model as messages;
 use crate::spec::{Item, expect, has_next_entry, parse_crate, tokens_of_entry};
 
@@ -31,49 +32,9 @@ pub(crate) struct Declarations {
 
 /// Everything in `input`: the path of the facade crate, then the declarations.
 pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> Declarations {
-    let parser = |input: ParseStream<'_>| {
-        let mut declarations = Declarations {
-            krate: parse_crate(input),
-            imports: import::take(input)?,
-            ..Declarations::default()
-        };
-        let imports = declarations.imports.iter();
-        declarations.calls = imports.map(|_| Rc::default()).collect();
-        // Perhaps all of it was a comment, which is reported.
-        if input.is_empty() && cx.count() == 0 {
-            cx.here(input, messages::EMPTY);
-        }
-        while !input.is_empty() {
-            if declarations.models.is_empty() && matches!(next_item(input), Some(Kind::Block)) {
-                declarations.blocks = recovered_blocks(input, cx)?;
-                continue;
-            }
-            match parse_model(input, cx) {
-                Ok(mut draft) => {
-                    let imports = declarations.imports.iter().zip(&declarations.calls);
-                    let imports = imports.map(|((blocks, name), is_called)| {
-                        Import::parse(blocks, name, Rc::clone(is_called))
-                    });
-                    draft.imports = imports.collect();
-                    push_model(&mut declarations.models, draft, cx);
-                }
-                Err(error) if input.is_empty() => cx.here(input, error),
-                Err(error) => {
-                    cx.push(error);
-                    // Nothing tells where the next declaration starts.
-                    input.parse::<TokenStream>()?;
-                }
-            }
-        }
-        if let [block, ..] = declarations.blocks.as_slice()
-            && !declarations.models.is_empty()
-        {
-            cx.error(&block.name, messages::BLOCKS_BEFORE_STRUCT);
-        }
-        Ok(declarations)
-    };
-    let input = import::without_uses(visible(input));
+    let input = import::without_uses(fragments::of_models(input));
     cx.set_end(input.clone().into_iter().last().map(|token| token.span()));
+    let parser = |input: ParseStream<'_>| parse_declarations(input, cx);
     parser.parse2(input).unwrap_or_else(|error| {
         cx.push(error);
         Declarations {
@@ -83,16 +44,57 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> Declarations {
     })
 }
 
-/// Adds `draft`, unless its name is taken. (Alternatives of `#[cfg]` may have one name.)
-fn push_model(models: &mut Vec<ModelDraft>, draft: ModelDraft, cx: &Diagnostics) {
-    let Item { name, .. } = &draft.item;
-    let clashes = |other: &ModelDraft| {
-        other.item.name == *name && other.item.cfgs().chain(draft.item.cfgs()).count() == 0
+fn parse_declarations(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Declarations> {
+    let mut declarations = Declarations {
+        krate: parse_crate(input),
+        imports: import::take(input)?,
+        ..Declarations::default()
     };
-    if models.iter().any(clashes) {
-        cx.error(name, messages::model_twice(name));
-    } else {
-        models.push(draft);
+    let imports = declarations.imports.iter();
+    declarations.calls = imports.map(|_| Rc::default()).collect();
+    // Perhaps all of it was a comment, which is reported.
+    if input.is_empty() && cx.count() == 0 {
+        cx.here(input, messages::EMPTY);
+    }
+    while !input.is_empty() {
+        if declarations.models.is_empty() && matches!(next_item(input), Some(Kind::Block)) {
+            declarations.blocks = recovered_blocks(input, cx)?;
+            continue;
+        }
+        match parse_model(input, cx) {
+            Ok(draft) => declarations.push(draft, cx),
+            Err(error) if input.is_empty() => cx.here(input, error),
+            Err(error) => {
+                cx.push(error);
+                // Nothing tells where the next declaration starts.
+                input.parse::<TokenStream>()?;
+            }
+        }
+    }
+    if let [block, ..] = declarations.blocks.as_slice()
+        && !declarations.models.is_empty()
+    {
+        cx.error(&block.name, messages::BLOCKS_BEFORE_STRUCT);
+    }
+    Ok(declarations)
+}
+
+impl Declarations {
+    /// Adds `draft`, which may call the imported blocks, unless its name is taken. (Alternatives of `#[cfg]` may have one name.)
+    fn push(&mut self, mut draft: ModelDraft, cx: &Diagnostics) {
+        let Item { name, .. } = &draft.item;
+        let clashes = |other: &ModelDraft| {
+            other.item.name == *name && other.item.cfgs().chain(draft.item.cfgs()).count() == 0
+        };
+        if self.models.iter().any(clashes) {
+            cx.error(name, messages::model_twice(name));
+            return;
+        }
+        let imports = self.imports.iter().zip(&self.calls);
+        let imports = imports
+            .map(|((blocks, name), is_called)| Import::parse(blocks, name, Rc::clone(is_called)));
+        draft.imports = imports.collect();
+        self.models.push(draft);
     }
 }
 
@@ -103,30 +105,6 @@ fn recovered_blocks(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec
         input.parse::<TokenStream>()?;
         Ok(Vec::new())
     })
-}
-
-/// Without the invisible groups in which a macro hands on the fragments it matched.
-pub(super) fn visible(tokens: TokenStream) -> TokenStream {
-    let mut flat = TokenStream::new();
-    for token in tokens {
-        let TokenTree::Group(group) = &token else {
-            flat.extend([token]);
-            continue;
-        };
-        let inner = visible(group.stream());
-        let delimiter = match group.delimiter() {
-            Delimiter::None if inner.clone().into_iter().count() < 2 => {
-                flat.extend(inner);
-                continue;
-            }
-            Delimiter::None => Delimiter::Brace,
-            delimiter => delimiter,
-        };
-        let mut visible = Group::new(delimiter, inner);
-        visible.set_span(group.span());
-        flat.extend(visible.to_token_stream());
-    }
-    flat
 }
 
 fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDraft> {

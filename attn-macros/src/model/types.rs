@@ -7,6 +7,12 @@ use quote::quote;
 
 use crate::spec::Size;
 
+/// The most axes of a value: the operations of dfdx take as many, in the order of memory.
+pub(crate) const MOST_AXES: usize = 4;
+
+/// The most axes of a tensor of dfdx, with those that are summed over or run in a step of their own.
+pub(crate) const MOST_AXES_OF_TENSOR: usize = 6;
+
 /// The type of a value, as a user writes it: `[batch, seq, 512]`, `ids[batch, seq]`, `lens[batch]`, `bool[batch, seq]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Type {

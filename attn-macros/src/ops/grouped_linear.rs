@@ -14,7 +14,7 @@ use crate::messages::onnx as words;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder, is_without_bias};
-use crate::model::types::{Axis, Type, ValueKind};
+use crate::model::types::{Axis, MOST_AXES, Type, ValueKind};
 use crate::onnx::{OnnxNode, Term, call, call_with};
 use crate::spec::keys::{Key, KeyKind};
 use crate::spec::parse::Value;
@@ -47,9 +47,6 @@ pub(super) static GROUPED_LINEAR: Operation = Operation {
     doc: "`x Wᵀ + b` with the weights of a group, which the ids choose among `groups`: `grouped_linear::<out, groups = experts>(x, ids)`. PyTorch: `nn.functional.grouped_mm` of sorted rows.",
     lower: Lower::Operands(2..=2, &lower),
 };
-
-/// dfdx's operations take four axes, in the order of memory.
-const MOST_AXES: usize = 4;
 
 fn lower(
     lowering: &mut Lowering<'_>,

@@ -1,6 +1,6 @@
 //! `module::<Type, out = [batch, seq, d_model]>(x)`: a module of which only its type is known, and what it is to return.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::parse::Parser;
 
 use super::{
@@ -87,16 +87,33 @@ fn module_type(lowering: &Lowering<'_>, at: &Ident, arguments: &Arguments) -> Op
         }
         return None;
     };
+    let tokens = without_braces(tokens);
     if syn::parse2::<syn::Type>(tokens.clone()).is_err() {
-        lowering.cx.error(tokens, messages::expected_module(tokens));
+        let message = messages::expected_module(&tokens);
+        lowering.cx.error(tokens, message);
         return None;
     }
     let model = &lowering.item.name;
-    if let Some(itself) = sizes::names(tokens).iter().find(|name| *name == model) {
+    if let Some(itself) = sizes::names(&tokens).iter().find(|name| *name == model) {
         lowering.cx.error(itself, messages::contains_itself(model));
         return None;
     }
-    Some(tokens.clone())
+    Some(tokens)
+}
+
+/// A type without the braces in which a path stands that a macro of the user matched: it could be a constant as well.
+fn without_braces(tokens: &TokenStream) -> TokenStream {
+    let mut rest = tokens.clone().into_iter();
+    let inner = match (rest.next(), rest.next()) {
+        (Some(TokenTree::Group(group)), None) if group.delimiter() == Delimiter::Brace => {
+            group.stream()
+        }
+        _ => return tokens.clone(),
+    };
+    match syn::parse2::<syn::Type>(inner.clone()) {
+        Ok(_) => inner,
+        Err(_) => tokens.clone(),
+    }
 }
 
 /// The shape that the module is to return.

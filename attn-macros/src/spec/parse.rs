@@ -1,6 +1,6 @@
 //! Tokens to [`Draft`]s.
 
-use proc_macro2::{Delimiter, Group, Ident, Punct, Spacing, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, Punct, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Expr, Token, Visibility, braced, token};
@@ -14,7 +14,7 @@ use super::value::{Constant, Real, Size};
 use super::word::{self, Call};
 use super::{Item, Projections, not_constant, text};
 use crate::diag::Diagnostics;
-use crate::messages;
+use crate::{fragments, messages};
 
 /// A declaration as written: the understood part of each key.
 #[derive(Clone)]
@@ -128,7 +128,7 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<D
         }
         Ok((krate, drafts))
     };
-    let input = flatten(input, false);
+    let input = fragments::of_layers(input);
     cx.set_end(input.clone().into_iter().last().map(|token| token.span()));
     parser.parse2(input).unwrap_or_else(|error| {
         cx.push(error);
@@ -155,46 +155,6 @@ pub(crate) fn parse_crate(input: ParseStream<'_>) -> TokenStream {
         _ => Err(cursor.error("")),
     });
     path.unwrap_or_else(|_| quote!(::attn))
-}
-
-/// Removes the invisible groups around fragments of a macro. Those that are part of a value become parentheses; attributes and
-/// visibilities do not. A body is left as it is, since syn parses it.
-fn flatten(tokens: TokenStream, in_value: bool) -> TokenStream {
-    let mut in_value = in_value;
-    let mut after_keys = false;
-    let mut flat = TokenStream::new();
-    for token in tokens {
-        let is_body = after_keys && is_brace(&token);
-        after_keys = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '>');
-        if is_body {
-            in_value = false;
-            flat.extend([token]);
-        } else if let TokenTree::Group(group) = &token {
-            let inside = !matches!(group.delimiter(), Delimiter::Bracket | Delimiter::None);
-            let inner = flatten(group.stream(), inside);
-            let mut parts = inner.clone().into_iter();
-            let first = parts.next();
-            let single = parts.next().is_none();
-            let (delimiter, span) = match (group.delimiter(), first) {
-                (Delimiter::None, Some(first)) if in_value && !single => {
-                    (Delimiter::Parenthesis, first.span())
-                }
-                (Delimiter::None, _) => {
-                    flat.extend(inner);
-                    continue;
-                }
-                (visible, _) => (visible, group.span()),
-            };
-            let mut group = Group::new(delimiter, inner);
-            group.set_span(span);
-            flat.extend(group.to_token_stream());
-            in_value = false;
-        } else {
-            in_value = matches!(&token, TokenTree::Punct(punct) if punct.as_char() != ';');
-            flat.extend(token.to_token_stream());
-        }
-    }
-    flat
 }
 
 fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {

@@ -1,7 +1,8 @@
 //! Nesting that is too deep is an error at its token, and does not crash the compiler.
 
 use super::support::{Report, parse_file, reports, tokens};
-use crate::depth::DEEPEST;
+use crate::depth::{self, DEEPEST, LONGEST};
+use crate::diag::Diagnostics;
 use crate::pipeline;
 
 /// A layer or a model with nesting.
@@ -22,6 +23,10 @@ const fn layer(before: &'static str, behind: &'static str, innermost: &'static s
         is_model: false,
     }
 }
+
+/// A model, up to its statements.
+const MODEL: &str =
+    "struct M<d_model = 4>; fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] { ";
 
 const NESTS: [Nest; 11] = [
     layer("struct L<heads = 1, d_model = 4, mask = ", ">;", "causal"),
@@ -56,20 +61,12 @@ const NESTS: [Nest; 11] = [
     },
     Nest {
         is_model: true,
-        ..layer(
-            "struct M<d_model = 4>; fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] { ",
-            " }",
-            "x",
-        )
+        ..layer(MODEL, " }", "x")
     },
     Nest {
         nest: ["tanh(", ")"],
         is_model: true,
-        ..layer(
-            "struct M<d_model = 4>; fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] { ",
-            " }",
-            "x",
-        )
+        ..layer(MODEL, " }", "x")
     },
     Nest {
         nest: ["repeat 1 { ", " }"],
@@ -81,6 +78,37 @@ const NESTS: [Nest; 11] = [
         )
     },
 ];
+
+/// Operators in a row: each has all before it as an operand.
+const CHAINS: [Nest; 3] = [
+    Nest {
+        nest: ["", " + x"],
+        is_model: true,
+        ..layer(MODEL, " }", "x")
+    },
+    Nest {
+        nest: ["", " + score"],
+        ..layer(
+            "struct L<heads = 1, d_model = 4> { fn score(score) { ",
+            " } }",
+            "score",
+        )
+    },
+    Nest {
+        nest: ["", " + 1"],
+        ..layer("struct L<heads = 1, d_model = ", ">;", "1")
+    },
+];
+
+/// Choices in a row: each is the `else` of the one before.
+const CHOICES: Nest = Nest {
+    nest: ["", " else if score < 1.0 { 1.0 }"],
+    ..layer(
+        "struct L<heads = 1, d_model = 4> { fn score(score) { ",
+        " else { 2.0 } } }",
+        "if score < 0.0 { 0.0 }",
+    )
+};
 
 impl Nest {
     fn text(&self, depth: usize) -> String {
@@ -131,12 +159,71 @@ fn nesting_too_deep_is_one_error_at_its_token() {
 }
 
 #[test]
+fn a_chain_too_long_is_one_error_at_its_token() {
+    for chain in CHAINS.iter().chain([&CHOICES]) {
+        for links in [LONGEST + 2, 1_000, 10_000] {
+            let text = chain.text(links);
+            let found = chain.reports(links);
+            let [
+                Report {
+                    message,
+                    at: Some(at),
+                },
+            ] = found.as_slice()
+            else {
+                panic!("{found:?} in {}..", &text[..100]);
+            };
+            assert!(message.starts_with("nested too deep"), "{message}");
+            // The groups around it and the sign before it count as well.
+            let links = text[..at.start].matches(chain.nest[1]).count();
+            assert!(
+                (LONGEST - 4..=LONGEST).contains(&links),
+                "behind {links} of {}..",
+                &text[..100]
+            );
+        }
+    }
+}
+
+/// A chain ends with its statement, and so does one behind a group that contains another.
+#[test]
+fn many_short_chains_are_accepted() {
+    let sums = "x = x + x + (x + x);".repeat(100);
+    let choices = "if 1 + 1 > 2 { x = tanh(x); } else { x = gelu(x); } ".repeat(100);
+    for statements in [sums, choices] {
+        let source = format!(
+            "struct M<d_model = 4>; fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] {{ let mut x = x; {statements} x }}"
+        );
+        let cx = Diagnostics::default();
+        let tokens = tokens(&source);
+        let limited = depth::limit(tokens.clone(), &cx);
+        assert_eq!(limited.to_string(), tokens.to_string());
+        assert_eq!(cx.count(), 0, "{source}");
+    }
+}
+
+#[test]
 fn nesting_below_the_limit_is_accepted() {
     for nest in &NESTS {
         let found = nest.reports(DEEPEST - 5);
         let is_deep = |report: &Report| report.message.starts_with("nested too deep");
         assert!(!found.iter().any(is_deep), "{found:?}");
     }
+}
+
+/// On a stack as large as that of rustc.
+#[test]
+fn chains_below_the_limit_are_accepted() {
+    let check = || {
+        for chain in &CHAINS {
+            let found = chain.reports(LONGEST - 5);
+            let is_deep = |report: &Report| report.message.starts_with("nested too deep");
+            assert!(!found.iter().any(is_deep), "{found:?}");
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(check);
+    let checked = thread.expect("the system starts a thread").join();
+    assert!(checked.is_ok());
 }
 
 /// Each word is nested in the one before in the emitted code.

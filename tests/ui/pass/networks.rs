@@ -40,6 +40,26 @@ macro_rules! declare {
 
 declare!(FromMacro, 2 * 4, 2, input);
 
+/// Declares a model with the attributes, the visibility and the type that are matched.
+macro_rules! declare_around {
+    ($(#[$meta:meta])* $vis:vis $name:ident, $module:ty) => {
+        model! {
+            $(#[$meta])*
+            $vis struct $name<d_model = 4>;
+            fn forward(x: [batch, d_model]) -> [batch, d_model] {
+                module::<$module, out = [batch, d_model]>(x)
+            }
+        }
+    };
+}
+
+declare_around!(
+    /// Documented.
+    #[derive(Clone)]
+    pub(crate) AroundLinear, attn::dfdx::prelude::Linear<4, 4>
+);
+declare_around!(AroundActivation, attn::dfdx::prelude::Tanh);
+
 /// Names with a meaning in the emitted code.
 mod taken {
     attn::model! {

@@ -196,10 +196,11 @@ fn drafts_that_do_not_fit_are_refused() {
         "the draft has results for 3 tokens, and the model for 4: both need the same vocabulary";
     assert_eq!(refused(&mut narrow, 2), message);
     let mut only_on = Session::from(Sessions::new(OnlyOn, room, TOKENS, TOKENS));
-    let message = "sequence 0 has 2 tokens, and cannot be cut to 1: a scan or a convolution keeps its last state alone. Only 0 tokens are possible; a fork from before can go on";
+    let message = "sequence 0 has 0 tokens, and cannot be cut to 2 once it has more: a scan or a convolution keeps its last state alone. Only 0 tokens are possible; a fork from before can go on";
     assert_eq!(refused(&mut only_on, 2), message);
     assert!(only_on.is_empty());
     only_on.prefill(&[1, 2]).unwrap();
+    let message = "sequence 0 has 2 tokens, and cannot be cut to 1: a scan or a convolution keeps its last state alone. Only 0 tokens are possible; a fork from before can go on";
     assert_eq!(only_on.truncate(1).unwrap_err().to_string(), message);
     only_on.truncate(0).unwrap();
     assert!(only_on.is_empty());
@@ -218,5 +219,29 @@ fn prompts_that_do_not_fit_the_draft_change_no_session() {
         let tokens = target.generate_with_draft(&mut draft, 2, &[3, 1, 0, 1, 2], greedy(), &[]);
         assert!(matches!(tokens.err(), Some(GenerateError::Session(_))));
         assert_eq!((target.len(), draft.len()), (1, 0));
+    }
+}
+
+#[test]
+fn an_error_before_the_prompt_is_read_does_not_count_it() {
+    let room = Capacity {
+        sequences: 1,
+        capacity: 50,
+    };
+    let mut target = session(TABLE, 50);
+    let mut draft = Session::from(Sessions::new(OnlyOn, room, TOKENS, TOKENS));
+    for read in [0, 3] {
+        let tokens = target.generate_with_draft(&mut draft, 2, &[3, 1], greedy(), &[]);
+        let expected = SessionError::Truncate {
+            sequence: 0,
+            tokens: read,
+            len: read + 2,
+            shortest: read + 3,
+        };
+        assert!(
+            matches!(tokens.err(), Some(GenerateError::Session(found)) if found == expected),
+            "{read}"
+        );
+        draft.prefill(&[1, 0, 1]).unwrap();
     }
 }

@@ -155,11 +155,7 @@ impl<const C: usize, E: Element, D: Backend<E>> GroupNormalization<'_, C, E, D> 
         Ok(GroupNorm {
             groups: self.groups,
             epsilon: self.epsilon,
-            gain: match self.gain {
-                Gain::One => Gain::One,
-                Gain::Factor(learned) => Gain::Factor(read(learned)?),
-                Gain::OnePlus(learned) => Gain::OnePlus(read(learned)?),
-            },
+            gain: self.gain.try_map(&mut read)?,
             bias: self.bias.map(read).transpose()?,
         })
     }
@@ -202,6 +198,7 @@ pub(crate) mod slices {
             axis::Axis,
             norm::{Gain, Gradients as NormGradients, Norm as Kernel, NormKind, STATISTICS},
         },
+        ops::norm::slices::wanted,
     };
 
     /// A norm of groups of channels, with what is learned.
@@ -257,17 +254,14 @@ pub(crate) mod slices {
 
     impl<E: Element> WantsGradient for GroupNorm<E> {
         fn slots(&self, visit: VisitSlot<'_>) {
-            let learned = self.gain.as_ref().learned();
-            learned.iter().for_each(|gain| gain.slots(visit));
+            self.gain.slots(visit);
             self.bias.slots(visit);
         }
     }
 
     impl<E: Element> VisitWeights<E> for GroupNorm<E> {
         fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
-            if let Some(gain) = self.gain.as_mut().learned() {
-                gain.visit_weights(visit);
-            }
+            self.gain.visit_weights(visit);
             self.bias.visit_weights(visit);
         }
     }
@@ -319,14 +313,13 @@ pub(crate) mod slices {
             d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
-            let learned = [self.gain.as_ref().learned(), self.bias.as_ref()];
-            let learned = learned.map(|learned| learned.filter(|learned| learned.is_wanted()));
-            let mut sums =
-                learned.map(|learned| learned.map(|_| Buffer::zeros(axis.len * axis.inner)));
-            // Only one gradient of the tape can be borrowed at a time.
+            let learned = wanted(self.gain.as_ref(), self.bias.as_ref());
             if !d_x.is_wanted() && learned.iter().all(Option::is_none) {
                 return;
             }
+            // Only one gradient of the tape can be borrowed at a time.
+            let mut sums =
+                learned.map(|learned| learned.map(|_| Buffer::zeros(axis.len * axis.inner)));
             let [(numbers, into)] = GradTarget::all_of([d_x], gradients);
             self.with_rows(axis, |kernel, rows, width| {
                 let [d_gain, d_bias] = &mut sums;

@@ -131,11 +131,7 @@ impl<const M: usize, E: Element, D: Backend<E>> Normalization<'_, M, E, D> {
         Ok(Norm {
             kind: self.kind,
             epsilon: self.epsilon,
-            gain: match self.gain {
-                Gain::One => Gain::One,
-                Gain::Factor(learned) => Gain::Factor(read(learned)?),
-                Gain::OnePlus(learned) => Gain::OnePlus(read(learned)?),
-            },
+            gain: self.gain.try_map(&mut read)?,
             bias: self.bias.map(read).transpose()?,
         })
     }
@@ -323,19 +319,40 @@ pub(crate) mod slices {
         Footprint::backward_only(&[learned, width]).with_kept(statistics)
     }
 
+    impl<W: WantsGradient> WantsGradient for Gain<W> {
+        fn slots(&self, visit: VisitSlot<'_>) {
+            if let Some(learned) = self.as_ref().learned() {
+                learned.slots(visit);
+            }
+        }
+    }
+
+    impl<E: Element, W: VisitWeights<E>> VisitWeights<E> for Gain<W> {
+        fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
+            if let Some(learned) = self.as_mut().learned() {
+                learned.visit_weights(visit);
+            }
+        }
+    }
+
+    /// What is learned for a gain and a bias, as far as its gradient is wanted.
+    pub(in crate::ops::norm) fn wanted<'a, E: Element>(
+        gain: Gain<&'a Operand<E>>,
+        bias: Option<&'a Operand<E>>,
+    ) -> [Option<&'a Operand<E>>; 2] {
+        [gain.learned(), bias].map(|learned| learned.filter(|learned| learned.is_wanted()))
+    }
+
     impl<E: Element> WantsGradient for Norm<E> {
         fn slots(&self, visit: VisitSlot<'_>) {
-            let learned = self.gain.as_ref().learned();
-            learned.iter().for_each(|gain| gain.slots(visit));
+            self.gain.slots(visit);
             self.bias.slots(visit);
         }
     }
 
     impl<E: Element> VisitWeights<E> for Norm<E> {
         fn visit_weights(&mut self, visit: WeightVisitor<'_, E>) {
-            if let Some(gain) = self.gain.as_mut().learned() {
-                gain.visit_weights(visit);
-            }
+            self.gain.visit_weights(visit);
             self.bias.visit_weights(visit);
         }
     }
@@ -374,14 +391,13 @@ pub(crate) mod slices {
         ) {
             let rows = x.rows();
             let width = x.cols();
-            let learned = [self.gain.as_ref().learned(), self.bias.as_ref()];
-            let learned = learned.map(|learned| learned.filter(|learned| learned.is_wanted()));
-            // Only one gradient of the tape can be borrowed at a time.
-            let [mut d_gain, mut d_bias] =
-                learned.map(|learned| learned.map(|_| Array::zeros(1, [width])));
+            let learned = wanted(self.gain.as_ref(), self.bias.as_ref());
             if !d_x.is_wanted() && learned.iter().all(Option::is_none) {
                 return;
             }
+            // Only one gradient of the tape can be borrowed at a time.
+            let [mut d_gain, mut d_bias] =
+                learned.map(|learned| learned.map(|_| Array::zeros(1, [width])));
             let [(numbers, into)] = GradTarget::all_of([d_x], gradients);
             let to = NormGradients {
                 x: MatrixMut::new(numbers, rows, width),

@@ -407,33 +407,16 @@ where
     let mut batches = batches.into_iter();
     ranks::check(learner.collective(), config, state)?;
     let before = ranks::Done::of(learner.collective());
-    let started = observe(state, FitEvent::Started(config)).map_err(FitError::Failed)?;
-    if ranks::any(learner.collective(), started.is_break())? {
+    if start::<L, Batch>(learner, config, state, &mut observe)?.is_break() {
         return Ok(FitEnd::Stopped);
-    }
-    // A run that goes on was evaluated before.
-    if state.step == 0 && state.evaluations.is_empty() {
-        let flow = evaluate::<L, Batch>(learner, state, &mut observe)?;
-        if ranks::any(learner.collective(), flow.is_break())? {
-            // It ends in any case.
-            let _ = save::<L, Batch>(learner, state, &mut observe)?;
-            return Ok(FitEnd::Stopped);
-        }
     }
     // The step of the last checkpoint: a run that goes on comes from one.
     let mut saved = state.step;
     let mut is_stopped = false;
     let end = loop {
-        if state.step >= config.steps {
-            break FitEnd::Done;
-        }
-        let patience = config.patience.map(|patience| patience.max(1));
-        if patience.is_some_and(|patience| state.stale() >= patience) {
-            break FitEnd::NotBetter;
-        }
         // Before a batch is drawn, which no checkpoint would know of.
-        if ranks::any(learner.collective(), is_stopped)? {
-            break FitEnd::Stopped;
+        if let Some(end) = end_before_batch::<L, Batch>(learner, config, state, is_stopped)? {
+            break end;
         }
         let batch = batches.next();
         ranks::check_batch(learner.collective(), batch.is_some(), state.step)?;
@@ -441,13 +424,7 @@ where
             break FitEnd::NoMoreBatches;
         };
         let batch = batch.map_err(|error| FitError::Batch(error.into()))?;
-        *in_step = true;
-        let report = learner.step(batch).map_err(FitError::Failed)?;
-        *in_step = false;
-        if !report.skipped {
-            check("training loss", report.loss, state.step + 1)?;
-            check("norm of the gradients", report.grad_norm, state.step + 1)?;
-        }
+        let report = take_step(learner, batch, state.step + 1, in_step)?;
         state.record(report);
         let flow = observe(state, FitEvent::Step(report)).map_err(FitError::Failed)?;
         is_stopped = flow.is_break();
@@ -472,6 +449,64 @@ where
         let _ = observe(state, event).map_err(FitError::Failed)?;
     }
     Ok(end)
+}
+
+/// Starts the run, and evaluates what is not trained yet. Whether it breaks off is the same on all ranks.
+fn start<L: Learner<Batch>, Batch>(
+    learner: &mut L,
+    config: FitConfig,
+    state: &mut FitState,
+    observe: &mut impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
+) -> Result<ControlFlow<()>, FitError<L::Error>> {
+    let started = observe(state, FitEvent::Started(config)).map_err(FitError::Failed)?;
+    if ranks::any(learner.collective(), started.is_break())? {
+        return Ok(ControlFlow::Break(()));
+    }
+    // A run that goes on was evaluated before.
+    if state.step == 0 && state.evaluations.is_empty() {
+        let flow = evaluate::<L, Batch>(learner, state, observe)?;
+        if ranks::any(learner.collective(), flow.is_break())? {
+            // It ends in any case.
+            let _ = save::<L, Batch>(learner, state, observe)?;
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// How the run ends before the next batch, if it does.
+fn end_before_batch<L: Learner<Batch>, Batch>(
+    learner: &mut L,
+    config: FitConfig,
+    state: &FitState,
+    is_stopped: bool,
+) -> Result<Option<FitEnd>, FitError<L::Error>> {
+    if state.step >= config.steps {
+        return Ok(Some(FitEnd::Done));
+    }
+    let patience = config.patience.map(|patience| patience.max(1));
+    if patience.is_some_and(|patience| state.stale() >= patience) {
+        return Ok(Some(FitEnd::NotBetter));
+    }
+    let is_stopped = ranks::any(learner.collective(), is_stopped)?;
+    Ok(is_stopped.then_some(FitEnd::Stopped))
+}
+
+/// A step of the learner, of this number. `in_step` says whether it is within it: an error leaves that so.
+fn take_step<L: Learner<Batch>, Batch>(
+    learner: &mut L,
+    batch: Batch,
+    number: u64,
+    in_step: &mut bool,
+) -> Result<StepReport, FitError<L::Error>> {
+    *in_step = true;
+    let report = learner.step(batch).map_err(FitError::Failed)?;
+    *in_step = false;
+    if !report.skipped {
+        check("training loss", report.loss, number)?;
+        check("norm of the gradients", report.grad_norm, number)?;
+    }
+    Ok(report)
 }
 
 /// The validation loss and all other numbers, also if the observer breaks off in between: a resumed run does not measure them again.

@@ -52,7 +52,7 @@ pub(super) fn update<E: Element, A>(
     };
     for of in parameters.all.iter().filter(|of| of.has_own()) {
         let numbers = &arena[of.own_range()];
-        let name = name_of(&of.path.name);
+        let name = name_of(&of.name);
         match state.lists.get_mut(&name) {
             Some(average) if average.len() == numbers.len() => {
                 interpolate(average, numbers, 1.0 - decay);
@@ -152,7 +152,7 @@ impl<M: Trainable, A> Trainer<M, A> {
             return;
         };
         for of in &parameters.all {
-            let average = self.optimizer.state.lists.get_mut(&name_of(&of.path.name));
+            let average = self.optimizer.state.lists.get_mut(&name_of(&of.name));
             let numbers = &mut arena[of.range.clone()];
             if let Some(average) = average.filter(|average| average.len() == numbers.len()) {
                 numbers.swap_with_slice(average);

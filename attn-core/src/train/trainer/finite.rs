@@ -41,8 +41,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             self.non_finite == NonFinite::Stop,
             "a step that is skipped is no error"
         );
-        let step = self.optimizer.state.step.saturating_add(1);
-        let seeds = StepSeeds::new(self.seed, step, number);
+        let seeds = StepSeeds::new(self.seed, self.next_step(), number);
         let model = self.model();
         drawing(move || seeds.draw(), || batch.first_non_finite(model))
     }

@@ -9,7 +9,7 @@ use crate::{
     Element,
     fused::{Arena, Derivative, Gradients, Operation, Slot, Watch, ranges_of_trained},
     kernel::{Dtype, elementwise, optim::squared_norm, parallel::run_pass},
-    train::parameters::{Made, ParamPath, for_each, for_each_mut},
+    train::parameters::{Made, for_each, for_each_mut},
 };
 
 /// All parameters, in the order of the model.
@@ -29,10 +29,9 @@ pub(super) struct Parameters<E: Element> {
 
 /// A parameter.
 pub(super) struct Trained {
-    pub(super) path: ParamPath,
-    pub(super) dims: Vec<usize>,
+    pub(super) name: String,
     pub(super) id: UniqueId,
-    /// The number of parameters of the model before it, under all names.
+    /// The number of parameters of the model before it, under all names: its place in `Choices::all`, where its sizes are.
     pub(super) index: usize,
     /// Where it is in the arena.
     pub(super) range: Range<usize>,
@@ -59,6 +58,9 @@ impl Trained {
     }
 }
 
+/// The slots of each tensor, and where they are in the arena.
+type Places = BTreeMap<UniqueId, Vec<(Slot, Range<usize>)>>;
+
 impl<E: Element> Parameters<E> {
     /// Those of a model.
     pub(super) fn of<M: Trainable<Element = E>>(model: &mut M) -> Result<Self, ErrOf<M>> {
@@ -69,7 +71,7 @@ impl<E: Element> Parameters<E> {
         operation.begin_parameters();
         model.reserve(&mut operation)?;
         let reserved = operation.into_parameters();
-        let mut places: BTreeMap<_, Vec<(Slot, Range<usize>)>> = BTreeMap::new();
+        let mut places = Places::new();
         let mut slots = Vec::new();
         if let Some(reserved) = reserved {
             reserved.fill();
@@ -79,35 +81,7 @@ impl<E: Element> Parameters<E> {
                 of_id.push((tensor.slot, tensor.range.clone()));
             }
         }
-        let mut all: Vec<Trained> = Vec::new();
-        let mut seen = BTreeMap::<_, usize>::new();
-        let mut groups = BTreeMap::<_, usize>::new();
-        let mut indices = 0..;
-        let Ok(()) = for_each(model, |path, parameter| {
-            let id = parameter.id();
-            let index = indices.next().unwrap_or_default();
-            let Some(places) = places.get(&id) else {
-                return Ok(());
-            };
-            let next = groups.len();
-            let group = *groups.entry(id).or_insert(next);
-            let before = seen.entry(id).or_default();
-            if let (Some((_, range)), Some((slot, _))) = (places.get(*before), places.first()) {
-                all.push(Trained {
-                    path,
-                    dims: parameter.dims(),
-                    id,
-                    index,
-                    range: range.clone(),
-                    slot: *slot,
-                    group,
-                    is_first: *before == 0,
-                    own: 0..range.len(),
-                });
-            }
-            *before += 1;
-            Ok::<_, Infallible>(())
-        });
+        let all = parameters_at(&places, model);
         slots.sort_unstable_by_key(|(slot, _)| *slot);
         let same = places.into_values().filter(|places| places.len() > 1);
         let same = same.map(|places| places.into_iter().map(|(slot, _)| slot).collect());
@@ -327,12 +301,45 @@ impl<E: Element> Parameters<E> {
         };
         let mut all = self.all.iter().peekable();
         let Ok(()) = for_each_mut(model, |path, parameter| {
-            if let Some(of) = all.next_if(|of| of.path.name == path.name) {
+            if let Some(of) = all.next_if(|of| of.name == path.name) {
                 parameter.write(&arena[of.range.clone()]);
             }
             Ok::<_, Infallible>(())
         });
     }
+}
+
+/// The parameters of a model at their places. Those with one tensor have its places in their order.
+fn parameters_at<M: Trainable>(places: &Places, model: &M) -> Vec<Trained> {
+    let mut all: Vec<Trained> = Vec::new();
+    let mut seen = BTreeMap::<_, usize>::new();
+    let mut groups = BTreeMap::<_, usize>::new();
+    let mut indices = 0..;
+    let Ok(()) = for_each(model, |path, parameter| {
+        let id = parameter.id();
+        let index = indices.next().unwrap_or_default();
+        let Some(places) = places.get(&id) else {
+            return Ok(());
+        };
+        let next = groups.len();
+        let group = *groups.entry(id).or_insert(next);
+        let before = seen.entry(id).or_default();
+        if let (Some((_, range)), Some((slot, _))) = (places.get(*before), places.first()) {
+            all.push(Trained {
+                name: path.name,
+                id,
+                index,
+                range: range.clone(),
+                slot: *slot,
+                group,
+                is_first: *before == 0,
+                own: 0..range.len(),
+            });
+        }
+        *before += 1;
+        Ok::<_, Infallible>(())
+    });
+    all
 }
 
 #[cfg(test)]

@@ -281,7 +281,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let numbers = (self.dtype, self.seed, self.ema);
         let settings = (self.clip, numbers, self.non_finite, traffic);
         let description = || describe::<M, _, _>(&self.optimizer, choices, settings);
-        let is_whole = |of: &Trained| !self.optimizer.is_elementwise(choices.of(of.id), &of.dims);
+        let is_whole = |of: &Trained| !is_elementwise(&self.optimizer, choices, of);
         across.join(parameters, traffic, is_whole, description)?;
         self.has_news = true;
         Ok(())
@@ -301,9 +301,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             }
         };
         let mut trained = parameters.trained_in(0..parameters.all.len());
-        trained.any(|(index, of)| {
-            across.cuts(index) && !self.optimizer.is_elementwise(choices.of(of.id), &of.dims)
-        })
+        trained
+            .any(|(index, of)| across.cuts(index) && !is_elementwise(&self.optimizer, choices, of))
     }
 
     /// The state was set to that of all parameters, on every rank, and the rounding errors to those of this one.
@@ -327,6 +326,16 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             across.fail(&error.to_string());
         }
     }
+}
+
+/// Whether the algorithm updates the numbers of a parameter one by one.
+fn is_elementwise<E: Element, A: Algorithm>(
+    optimizer: &Optimizer<E, A>,
+    choices: &Choices,
+    of: &Trained,
+) -> bool {
+    let dims = &choices.all()[of.index].dims;
+    optimizer.is_elementwise(choices.of(of.id), dims)
 }
 
 /// What all ranks have in common, the settings of the trainer among them.

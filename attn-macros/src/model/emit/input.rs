@@ -5,6 +5,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
 use super::{Emitter, MODEL, docs, tuple};
+use crate::emit::{Anything, anything, on_unimplemented};
 use crate::model::graph::{Absent, ValueId};
 use crate::model::types::{Axis, Type};
 
@@ -33,10 +34,17 @@ fn emit_trait(cx: &Emitter<'_>, access: Access) -> TokenStream {
     };
     let doc = format!("An input of [`{label}`]{when}: `{accepted}`, as dfdx tensors.");
     let label = format!("wrong input for `{label}`");
+    let unimplemented = on_unimplemented(
+        cx.at,
+        &["Self", "E", "D"],
+        &message,
+        &label,
+        &[note.as_str()],
+    );
     quote_spanned! {cx.at=>
         #(#cfgs)*
         #[doc = #doc]
-        #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
+        #unimplemented
         #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E> #built>: ::core::marker::Sized {
             /// The type that `forward` returns.
             type Output;
@@ -259,29 +267,22 @@ pub(super) fn emit_defaults(cx: &Emitter<'_>) -> TokenStream {
 fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
     let name = &cx.name;
     let input = cx.input(Access::Shared);
-    let accept = |generics: TokenStream, ty: TokenStream, output: TokenStream| {
+    let others = cx.model.inputs.len().clamp(4, 11);
+    let accepted = anything(others, &TokenStream::new()).into_iter();
+    let impls = accepted.map(|of| {
+        let Anything {
+            generics,
+            ty,
+            first,
+        } = of;
         quote! {
             impl<#generics> #input<E, D> for #ty {
-                type Output = #output;
+                type Output = #first;
                 fn run(self, _: &#name<E, D>, _: p::ForwardOptions<'_>) -> Result<Self::Output, p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
             }
         }
-    };
-    let tensor = quote!(p::Tensor<S, F, D, T>);
-    let alone =
-        quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Backend<E> + p::Storage<F>);
-    let tuples = (1..=cx.model.inputs.len().clamp(4, 11)).map(|others| {
-        let names: Vec<_> = (1..=others)
-            .map(|number| format_ident!("A{number}"))
-            .collect();
-        accept(
-            quote!(X, #(#names,)* E: p::Element, D: p::Backend<E>),
-            quote!((X, #(#names,)*)),
-            quote!(X),
-        )
     });
-    let alone = accept(alone, tensor.clone(), tensor);
-    [alone].into_iter().chain(tuples).collect()
+    impls.collect()
 }

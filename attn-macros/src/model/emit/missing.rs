@@ -7,6 +7,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, MODEL, length, trainer};
+use crate::emit::on_unimplemented;
 use crate::messages::model as messages;
 use crate::model::graph::Opaque;
 
@@ -66,10 +67,12 @@ fn emit_refusals(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
     let reason = format_ident!("{}CallsNoModule", cx.model.item.name);
     let message = messages::no_facts(&cx.label());
     let label = messages::known_by_type(&opaque.text);
+    let note = "`summary()` counts all parameters";
+    let unimplemented = on_unimplemented(cx.at, &["Self"], &message, &label, &[note]);
     quote_spanned! {cx.at=>
         /// No layer of the model can have this name.
         mod __facts {
-            #[diagnostic::on_unimplemented(message = #message, label = #label, note = "`summary()` counts all parameters")]
+            #unimplemented
             pub trait #reason {}
         }
 

@@ -22,6 +22,7 @@ use syn::Attribute;
 
 use super::decode;
 use super::graph::{Holder, Model, Module, ModuleId, Node, ParamPath, ValueId};
+use super::names::capital;
 use super::passes::{MemoryPlan, Passes};
 use super::types::{Axis, Type, ValueKind};
 use crate::emit as attention;
@@ -396,10 +397,4 @@ fn tuple(parts: &[TokenStream]) -> TokenStream {
         [one] => one.clone(),
         several => quote!((#(#several),*)),
     }
-}
-
-fn capital(name: &str) -> String {
-    let mut chars = name.chars();
-    let first = chars.next().map(|first| first.to_ascii_uppercase());
-    first.into_iter().chain(chars).collect()
 }

@@ -19,6 +19,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, tuple};
+use crate::emit::on_unimplemented;
 use crate::messages::model as messages;
 use crate::model::graph::{ModuleId, Opaque};
 use crate::model::syntax::first;
@@ -194,6 +195,7 @@ fn emit_check(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
     let x = cx.operands_type(opaque, &none);
     let y = cx.tensor(declared, &none);
     let message = messages::module_returns(&opaque.text, declared);
+    let unimplemented = on_unimplemented(opaque.at(), &["Self"], &message, "returns `{Self}`", &[]);
     let name = &opaque.name;
     let output = format_ident!("{name}Output");
     let axes = cx.model.symbols.iter().map(|name| cx.symbol(name));
@@ -204,7 +206,7 @@ fn emit_check(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
             type E = f32;
             type D = p::AutoDevice;
 
-            #[diagnostic::on_unimplemented(message = #message, label = "returns `{Self}`")]
+            #unimplemented
             trait #output<Axes> {}
             impl<#symbols> #output<#axes> for #y {}
 

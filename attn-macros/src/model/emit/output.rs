@@ -10,8 +10,9 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, capital, docs, field, tuple};
+use super::{Emitter, docs, field, tuple};
 use crate::emit::item::missing_derives;
+use crate::model::names::camel_case;
 use crate::model::types::Type;
 
 /// The structs of a function.
@@ -53,10 +54,9 @@ fn emit_struct(
 
 /// The type variable of a field: its name in camel case, or its number where that is the name of another.
 fn type_of(names: &[String], index: usize) -> Ident {
-    let camel = |name: &str| -> String { name.split('_').map(capital).collect() };
-    let name = camel(&names[index]);
-    let is_taken = names.iter().filter(|other| camel(other) == name).count() > 1
-        || syn::parse_str::<Ident>(&name).is_err();
+    let name = camel_case(&names[index]);
+    let same = names.iter().filter(|other| camel_case(other) == name);
+    let is_taken = same.count() > 1 || syn::parse_str::<Ident>(&name).is_err();
     match is_taken {
         true => format_ident!("Field{index}"),
         false => Ident::new(&name, Span::call_site()),

@@ -4,6 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, MODEL, docs, input};
+use crate::emit::on_unimplemented;
 use crate::graph::{AttentionLayer, Declared};
 use crate::messages::model as messages;
 use crate::model::given::{DependsOn, Given};
@@ -18,12 +19,14 @@ fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
     };
     let name = trait_name(cx);
     let message = messages::no_session(&cx.label());
-    let (label, note) = reason.split_once('\n').unwrap_or((reason, ""));
-    let note = (!note.is_empty()).then(|| quote!(, note = #note));
+    let mut lines = reason.splitn(2, '\n');
+    let label = lines.next().unwrap_or_default();
+    let notes: Vec<&str> = lines.collect();
+    let unimplemented = on_unimplemented(cx.at, &["Self"], &message, label, &notes);
     quote_spanned! {cx.at=>
         /// No layer of the model can have this name.
         mod __session {
-            #[diagnostic::on_unimplemented(message = #message, label = #label #note)]
+            #unimplemented
             pub trait #name {}
         }
     }

@@ -24,6 +24,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use super::{
     Emitter, MODEL, docs, facts, field, input, length, made_lengths, opaque::Access, tuple,
 };
+use crate::emit::{Anything, anything};
 use crate::model::graph::{Model, ValueId};
 use crate::model::types::ValueKind;
 use crate::ops::{CrossEntropy, Fusion};
@@ -57,18 +58,8 @@ pub(super) fn emit_method(cx: &Emitter<'_>) -> TokenStream {
 /// After a mistake, every model has a trainer, and any batch fits, so that the error stays alone.
 fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
     let name = &cx.name;
-    let tuples = (2..=12).map(|inputs| {
-        let types = (0..inputs).map(|index| format_ident!("A{index}"));
-        let types: Vec<_> = types.collect();
-        let generics = quote!(#(#types: p::Clone,)* E: p::Element, D: p::Backend<E>);
-        (generics, quote!((#(#types),*)))
-    });
-    let tensor = (
-        quote!(S: p::Shape, F: p::Dtype, E: p::Element, D: p::Backend<E> + p::Storage<F>),
-        quote!(p::Tensor<S, F, D>),
-    );
-    let batches = std::iter::once(tensor).chain(tuples);
-    let batches = batches.map(|(generics, ty)| {
+    let accepted = anything(11, &quote!(: p::Clone)).into_iter();
+    let batches = accepted.map(|Anything { generics, ty, .. }| {
         quote! {
             #[diagnostic::do_not_recommend]
             impl<#generics> p::TrainBatch<#name<E, D>> for #ty {

@@ -10,7 +10,7 @@ use crate::messages::model as messages;
 use crate::model::budget::{self, Budget, Budgets};
 use crate::model::sizes::{self, ConstValue};
 use crate::model::syntax::{BudgetDraft, SizeDraft, TypeDraft, is_leading, is_name_of_constant};
-use crate::model::types::{Axis, Type, ValueKind};
+use crate::model::types::{Axis, MOST_AXES, Type, ValueKind};
 use crate::ops::Operation;
 use crate::spec::Size;
 
@@ -29,8 +29,8 @@ impl Lowering<'_> {
             return Some(Type { kind, axes });
         }
         let (least, most) = match kind {
-            ValueKind::Floats => (0, 4),
-            ValueKind::Ids | ValueKind::Bools => (1, 4),
+            ValueKind::Floats => (0, MOST_AXES),
+            ValueKind::Ids | ValueKind::Bools => (1, MOST_AXES),
             ValueKind::Lens => (1, 2),
         };
         if !(least..=most).contains(&axes.len()) {

@@ -12,15 +12,12 @@ use crate::messages::body as messages;
 use crate::model::expression::parse_expr;
 use crate::model::graph::ValueId;
 use crate::model::syntax::{self, Call};
-use crate::model::types::{Axis, Same, Type, ValueKind};
+use crate::model::types::{Axis, MOST_AXES_OF_TENSOR, Same, Type, ValueKind};
 use crate::ops::Einsum;
 use crate::score::{Expr, Var};
 use crate::spec::body::{Dot, IndexOfProducts};
 use crate::spec::parse::Draft;
 use crate::spec::{Dim, Size};
-
-/// dfdx has no tensors with more.
-const MOST_AXES: usize = 6;
 
 /// Whose places a vector has.
 #[derive(Clone, Copy, PartialEq)]
@@ -121,8 +118,8 @@ impl Lowering<'_> {
         }
         let reads = self.reads(dot, (&of, &ty), side, operands)?;
         let (op, axes) = reads.product(&of, &ty);
-        if axes.len() > MOST_AXES {
-            let message = messages::too_many_products(axes.len(), MOST_AXES);
+        if axes.len() > MOST_AXES_OF_TENSOR {
+            let message = messages::too_many_products(axes.len(), MOST_AXES_OF_TENSOR);
             self.cx.error(table, message);
             return None;
         }

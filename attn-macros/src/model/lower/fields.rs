@@ -10,6 +10,7 @@ use super::function::Recording;
 use super::{Lowering, names_of};
 use crate::messages::model as messages;
 use crate::model::graph::{Field, Holder, Module, ModuleId, ParamPath, Submodule};
+use crate::model::names::camel_case;
 use crate::spec::Distribution;
 
 /// A module of layers, and where it is.
@@ -230,13 +231,8 @@ impl Lowering<'_> {
     ///
     /// The parts have no underscores, so no field makes a name of the emitted code, which has several before it.
     pub(crate) fn type_name(&mut self, module: ModuleId, field: &str, at: Span) -> Ident {
-        let parts = field.split('_').map(|part| {
-            let mut chars = part.chars();
-            let first = chars.next().map(|first| first.to_ascii_uppercase());
-            first.into_iter().chain(chars).collect::<String>()
-        });
         let outer = &self.modules[module.0].name;
-        let inner = parts.collect::<String>();
+        let inner = camel_case(field);
         let mut name = format_ident!("{outer}{inner}");
         while names_of(&name).iter().any(|of| self.types.contains(of)) {
             name = format_ident!("{name}Layer");

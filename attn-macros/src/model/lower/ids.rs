@@ -8,12 +8,9 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::sizes;
 use crate::model::syntax::{Index, Part, first};
-use crate::model::types::{Axis, Same, Type, ValueKind};
+use crate::model::types::{Axis, MOST_AXES, Same, Type, ValueKind};
 use crate::ops::{Along, Bound, Gather, Indices, ModelOp, Offset};
 use crate::spec::Size;
-
-/// dfdx's operations take four axes, in the order of memory.
-const MOST_AXES: usize = 4;
 
 /// The indices of `x[seq = ..]`.
 pub(super) enum IdsOfIndex<'i> {

@@ -9,7 +9,7 @@ use super::{Lowering, is_name_of_constant, not_none};
 use crate::messages::model as messages;
 use crate::model::lengths::Length;
 use crate::model::syntax::first;
-use crate::model::types::{Axis, Same, Type};
+use crate::model::types::{Axis, MOST_AXES, Same, Type};
 use crate::ops::CallSite;
 use crate::spec::Size;
 
@@ -86,7 +86,7 @@ impl Lowering<'_> {
 
     /// A value has four axes at most.
     pub(crate) fn has_few_axes(&self, call: &CallSite<'_>, axes: &[Axis]) -> Option<()> {
-        if axes.len() > 4 {
+        if axes.len() > MOST_AXES {
             let ty = Type::floats(axes.to_vec());
             self.error(call.at.span(), messages::more_than_four_axes(call.at, &ty));
             return None;

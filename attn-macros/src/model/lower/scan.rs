@@ -14,11 +14,8 @@ use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{Keep, Region, Scan, Slice, State, Step, Value, ValueId};
 use crate::model::syntax::{self, Expr, Statement, TypeDraft, first};
-use crate::model::types::{Axis, Type, ValueKind};
+use crate::model::types::{Axis, MOST_AXES_OF_TENSOR, Type, ValueKind};
 use crate::ops::{Fusion, Permute};
-
-/// The most axes of a tensor.
-const MOST_AXES: usize = 6;
 
 /// The scan whose body is lowered.
 pub(super) struct ScanBody {
@@ -162,8 +159,8 @@ impl Lowering<'_> {
         }
         for (id, at) in lowered.iter().flatten() {
             let ty = self.ty(*id).clone();
-            if ty.kind != ValueKind::Floats || ty.axes.len() >= MOST_AXES {
-                self.error(*at, messages::yield_of(&ty, MOST_AXES - 1));
+            if ty.kind != ValueKind::Floats || ty.axes.len() >= MOST_AXES_OF_TENSOR {
+                self.error(*at, messages::yield_of(&ty, MOST_AXES_OF_TENSOR - 1));
             }
         }
         if let Some(scan) = &mut self.scan {

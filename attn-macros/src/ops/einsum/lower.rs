@@ -13,12 +13,9 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::lower::{Lowering, RegionBuilder, names_of_axes};
 use crate::model::syntax::first;
-use crate::model::types::{Axis, Same, Type, ValueKind};
+use crate::model::types::{Axis, MOST_AXES_OF_TENSOR, Same, Type, ValueKind};
 use crate::score::{Binary, Expr};
 use crate::spec::text;
-
-/// dfdx has no tensors with more.
-const MOST_AXES: usize = 6;
 
 pub(super) fn lower(
     lowering: &mut Lowering<'_>,
@@ -168,9 +165,9 @@ impl AllAxes {
             }
             indices.push(index);
         }
-        if indices.len() > MOST_AXES {
+        if indices.len() > MOST_AXES_OF_TENSOR {
             let name = call.operation.name;
-            let message = messages::too_many_axes(name, indices.len(), MOST_AXES);
+            let message = messages::too_many_axes(name, indices.len(), MOST_AXES_OF_TENSOR);
             lowering.error(call.at.span(), message);
             return None;
         }
@@ -235,8 +232,8 @@ impl Product<'_, '_> {
         for (index, right) in others.iter().enumerate() {
             let later = &others[index + 1..];
             let axes = self.axes_of_product(&left, right, later);
-            if axes.len() > MOST_AXES {
-                let message = messages::too_many_axes("einsum", axes.len(), MOST_AXES);
+            if axes.len() > MOST_AXES_OF_TENSOR {
+                let message = messages::too_many_axes("einsum", axes.len(), MOST_AXES_OF_TENSOR);
                 self.lowering.error(self.at, message);
                 return None;
             }

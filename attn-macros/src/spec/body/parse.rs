@@ -185,7 +185,7 @@ fn parse_item(input: ParseStream<'_>, draft: &mut BodyDraft, cx: &Diagnostics) -
         }
         return Ok(());
     }
-    if !starts_tensor(input) {
+    if !starts_tensor(input.cursor()) {
         let message = messages::unknown_item(&next_token(input));
         return Err(syn::Error::new(input.span(), message));
     }
@@ -222,25 +222,23 @@ fn refuse_attributes(attrs: &[Attribute], refused: fn(&str) -> bool, cx: &Diagno
     }
 }
 
-/// `param` or `data`
-fn starts_tensor(input: ParseStream<'_>) -> bool {
-    let word = input.cursor().ident();
-    word.is_some_and(|(word, _)| word == "param" || word == "data")
-}
-
-/// Whether braces with this in them may be a body: they are empty, or an item begins.
+/// Whether braces with this in them may be a body: they are empty, or an item begins. A `data` without a name is a variable.
 pub(crate) fn may_start(content: Cursor<'_>) -> bool {
-    if content.eof() || matches!(content.punct(), Some((sign, _)) if sign.as_char() == '#') {
-        return true;
-    }
-    content.ident().is_some_and(|(word, rest)| {
-        let is_tensor = word == "param" || word == "data";
-        word == "fn" || is_tensor && rest.ident().is_some()
-    })
+    let name = content.ident().and_then(|(_, rest)| rest.ident());
+    content.eof() || starts_item(content) && (!starts_tensor(content) || name.is_some())
 }
 
-fn starts_item(input: ParseStream<'_>) -> bool {
-    input.peek(Token![fn]) || input.peek(Token![#]) || starts_tensor(input)
+/// `fn`, `#`, `param` or `data`
+fn starts_item(at: Cursor<'_>) -> bool {
+    let is_function = at.ident().is_some_and(|(word, _)| word == "fn");
+    let is_attribute = at.punct().is_some_and(|(sign, _)| sign.as_char() == '#');
+    is_function || is_attribute || starts_tensor(at)
+}
+
+/// `param` or `data`
+fn starts_tensor(at: Cursor<'_>) -> bool {
+    at.ident()
+        .is_some_and(|(word, _)| word == "param" || word == "data")
 }
 
 fn next_token(input: ParseStream<'_>) -> TokenStream {
@@ -250,7 +248,7 @@ fn next_token(input: ParseStream<'_>) -> TokenStream {
 
 /// Skips an item with a mistake: to its `;` or its braces, or to the start of the next one.
 fn skip_item(input: ParseStream<'_>) {
-    while !starts_item(input) {
+    while !starts_item(input.cursor()) {
         match input.parse::<TokenTree>() {
             Ok(TokenTree::Punct(punct)) if punct.as_char() == ';' => break,
             Ok(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => break,
@@ -276,7 +274,7 @@ fn expect_group(input: ParseStream<'_>, delimiter: Delimiter) -> Option<Group> {
 /// The tokens up to where `end` says, or to the next item.
 fn tokens_until(input: ParseStream<'_>, end: fn(ParseStream<'_>) -> bool) -> TokenStream {
     let mut tokens = TokenStream::new();
-    while !input.is_empty() && !end(input) && !starts_item(input) {
+    while !input.is_empty() && !end(input) && !starts_item(input.cursor()) {
         tokens.extend(input.parse::<TokenTree>());
     }
     tokens

@@ -10,6 +10,7 @@ mod conditions;
 mod convolutions;
 mod dots;
 mod elsewhere;
+mod fragments;
 mod ids;
 mod lora;
 mod losses;
@@ -24,6 +25,7 @@ mod scans;
 mod shapes;
 mod shared;
 mod snapshots;
+mod unimplemented;
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,12 +1,13 @@
 //! Blocks that other declarations use: what a declaration hands on, and what arrives.
 
 use proc_macro2::{TokenStream, TokenTree};
-use quote::quote;
+use quote::{ToTokens, quote};
 
 use super::mistakes::errors_of;
 use super::shapes::layers;
-use super::{lower, tokens};
+use super::{expand, lower, tokens};
 use crate::pipeline;
+use crate::tests::support::reports;
 
 const MLP: &str =
     "pub block mlp(x: [.., n], hidden) -> [.., n] { linear::<n>(act(linear::<hidden>(x))) }
@@ -88,6 +89,43 @@ fn a_block_reads_the_literals_of_its_header() {
     assert_eq!(layers(&lower(&source)), ["mlp.linear", "mlp.linear_2"]);
 }
 
+/// The lists of numbers among the items of an expansion: their names and their values.
+fn lists(file: &syn::File) -> Vec<(String, String)> {
+    let text = |tokens: &dyn ToTokens| tokens.to_token_stream().to_string().replace(' ', "");
+    let lists = file.items.iter().filter_map(|item| match item {
+        syn::Item::Const(item) if text(&item.ty) == "&[f64]" => {
+            Some((item.ident.to_string(), text(&item.expr)))
+        }
+        _ => None,
+    });
+    lists.collect()
+}
+
+#[test]
+fn headers_of_a_library_and_a_model_may_have_lists_of_one_name() {
+    let rope =
+        "rope::<seq, scaling = longrope(factors, [2.0, 4.0], factor = 8, original_max_len = 3)>";
+    let library = library(&format!(
+        "struct L<factors = [1.0, 1.5]>;
+        pub block turned(x: [batch, seq, n]) -> [batch, seq, n] {{ {rope}(x) }}
+        fn forward(x: [batch, seq, 4]) -> [batch, seq, 4] {{ turned(x) }}"
+    ));
+    let declaration = format!(
+        "struct M<d = 4, factors = [1.0, 1.25]>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{ {rope}(turned(x)) }}"
+    );
+    let file = expand(&with(&library, "turned", &declaration));
+    assert!(reports(&file).is_empty());
+    let found = lists(&file);
+    for (name, value) in [
+        ("__M_factors", "&[1.0,1.25]"),
+        ("__M_factors_2", "&[1.0,1.5]"),
+    ] {
+        let expected = (name.to_owned(), value.to_owned());
+        assert!(found.contains(&expected), "{expected:?} in {found:?}");
+    }
+}
+
 /// One mistake: its token and its message.
 macro_rules! mistakes {
     ($($name:ident: $source:expr, $at:literal, $message:literal;)*) => {$(
@@ -115,6 +153,8 @@ mistakes! {
         "`d` is computed of `consts`, which has its meaning here only, and `b` can be used elsewhere";
     a_name_of_another_models_block: "struct L<d = 8>; pub block b(x: [..]) -> [..] { x + x } fn forward(x: [batch, d]) -> [batch, d] { b(x) }
         struct M<d = 8>; pub block b(x: [..]) -> [..] { x + x } fn forward(x: [batch, d]) -> [batch, d] { b(x) }", "b",
+        "two blocks or functions are called `b`";
+    two_blocks_alone: "pub block b(x: [..]) -> [..] { x + x } pub block b(x: [..]) -> [..] { x * x }", "b",
         "two blocks or functions are called `b`";
     a_private_block_alone: "pub block b(x: [..]) -> [..] { x + x } block c(x: [..]) -> [..] { x + x }", "c",
         "nothing can call this block: it is private, and here is no model";

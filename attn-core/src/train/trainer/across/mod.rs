@@ -413,7 +413,7 @@ fn parts<E: Element>(
 ) -> Vec<ShardPart> {
     let all = parameters.all.iter();
     all.map(|of| ShardPart {
-        name: of.path.name.clone(),
+        name: of.name.clone(),
         len: of.range.len(),
         group: of.group,
         is_trained: parameters.is_trained(of),

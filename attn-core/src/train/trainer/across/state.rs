@@ -34,7 +34,7 @@ impl<E: Element> Across<E> {
     ) {
         let own = self.own.get_or_insert_with(|| {
             let all = parameters.all.iter();
-            let all = all.map(|of| (of.path.name.clone(), of.range.len(), of.own.clone()));
+            let all = all.map(|of| (of.name.clone(), of.range.len(), of.own.clone()));
             Own::new(all)
         });
         own.keep(state);

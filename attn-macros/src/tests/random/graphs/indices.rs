@@ -5,13 +5,11 @@
 
 use super::operations::{SEQUENCE, TOKENS, along, pair};
 use super::writer::{Axes, Axis, Writer, is_subset, list, width};
+use crate::model::types::MOST_AXES;
 
 /// The number of ids of the input `tokens`, and more than the named axes have.
 const IDS: Axis = Axis::Size(7);
 const TWO: Axis = Axis::Size(2);
-
-/// dfdx's operations take four axes.
-const MOST_AXES: usize = 4;
 
 /// The axes of `x[axis = ids]`. `None` if an axis stands there twice, or there are too many.
 fn at_ids(x: &[Axis], axis: Axis, ids: &[Axis]) -> Option<Axes> {
