@@ -473,7 +473,7 @@ pub mod __private {
         traced::Records,
         train::{Algorithm, TrainBatch, Trainable, Trainer},
         unwrap,
-        values::{Backpropagate, NonFinite, Values, first_non_finite, record_values},
+        values::{Backpropagate, NonFinite, Values, first_non_finite, nan_of_input, record_values},
         visit_layer, visit_layers,
     };
     pub use attn_macros::{attention, model};

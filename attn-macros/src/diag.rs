@@ -7,6 +7,8 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
 use syn::parse::ParseStream;
 
+use crate::messages;
+
 /// Collects errors, each at the tokens it is about.
 #[derive(Default)]
 pub(crate) struct Diagnostics {
@@ -69,6 +71,12 @@ impl Diagnostics {
         self.reported.get()
     }
 
+    /// Takes back all errors behind a [`mark`](Self::mark) and a [`count`](Self::count).
+    pub(crate) fn take_back(&self, (mark, count): (usize, usize)) {
+        self.errors.borrow_mut().truncate(mark);
+        self.reported.set(count);
+    }
+
     /// From now on shapes are noted: an editor shows them.
     pub(crate) fn keep_shapes(&self) {
         self.shapes.borrow_mut().get_or_insert_default();
@@ -92,7 +100,11 @@ impl Diagnostics {
 
     /// The errors as `compile_error!` items.
     pub(crate) fn into_compile_errors(self) -> TokenStream {
-        let errors = self.errors.into_inner();
+        let mut errors = self.errors.into_inner();
+        if errors.is_empty() && self.reported.get() > 0 {
+            // No mistake is accepted because its message was lost.
+            errors.push(syn::Error::new(Span::call_site(), messages::LOST));
+        }
         errors.iter().map(syn::Error::to_compile_error).collect()
     }
 }
@@ -100,4 +112,24 @@ impl Diagnostics {
 /// A name and the place where it is written. (Spans cannot be compared, but for how they are printed.)
 fn place_of(name: &Ident) -> String {
     format!("{name} {:?}", name.span())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_mistake_is_accepted_if_its_message_is_lost() {
+        let mut known = HashSet::new();
+        let errors = [(); 2].map(|()| {
+            let cx = Diagnostics::default();
+            cx.error(quote::quote!(x), "a mistake");
+            cx.forget_repeated(0, &mut known);
+            cx.into_compile_errors().to_string()
+        });
+        assert!(errors[0].contains("a mistake"), "{}", errors[0]);
+        assert!(errors[1].contains("its message is lost"), "{}", errors[1]);
+        let none = Diagnostics::default().into_compile_errors();
+        assert!(none.is_empty(), "{none}");
+    }
 }

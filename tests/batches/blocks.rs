@@ -127,6 +127,32 @@ fn blocks_are_spread_over_the_text() {
 }
 
 #[test]
+fn batches_that_exceed_any_memory_are_errors() {
+    let text: Vec<usize> = (0..10).collect();
+    for batch in [usize::MAX, 1 << 60] {
+        let error = RandomBlocks::new(&text, (batch, 3), 1, &dev()).unwrap_err();
+        assert!(matches!(error, DataError::BatchTooLarge { block: 3, .. }));
+        assert_eq!(
+            error.to_string(),
+            format!("a batch of {batch} by 3 tokens does not fit into memory")
+        );
+    }
+    // Consecutive blocks are no more than the text has.
+    let mut blocks = Blocks::new(&text, (usize::MAX, 3), &dev()).unwrap();
+    assert_eq!(*blocks.next().unwrap().unwrap().ids.shape(), (3, 3));
+}
+
+#[test]
+fn the_last_position_stays() {
+    let text: Vec<usize> = (0..10).collect();
+    let blocks = RandomBlocks::new(&text, (2, 3), 1, &dev()).unwrap();
+    let mut blocks = blocks.at(u64::MAX);
+    let mut next = || blocks.next().unwrap().unwrap().ids.as_vec();
+    assert_eq!(next(), next());
+    assert_eq!(blocks.position(), u64::MAX);
+}
+
+#[test]
 fn sizes_of_nothing_are_errors() {
     let text = vec![1, 2, 3];
     let error = |shape| {

@@ -2,7 +2,7 @@
 
 use super::rows;
 use attn::{
-    batches::{PackedBatch, PackedBatches, Position, pad_next},
+    batches::{DataError, PackedBatch, PackedBatches, Position, pad_next},
     dfdx::prelude::*,
     model,
     ops::{CrossEntropyOptions, cross_entropy},
@@ -206,4 +206,14 @@ fn the_loss_of_packed_texts_is_that_of_the_texts() {
     }
     // Sums of some hundred terms in another order.
     assert!((packed - each).abs() < 1e-12 * each, "{packed} and {each}");
+}
+
+#[test]
+fn a_row_that_exceeds_any_memory_is_an_error() {
+    let texts = texts();
+    let refused = PackedBatches::new(&texts, (2, usize::MAX), &Cpu::default()).err();
+    assert!(
+        matches!(refused, Some(DataError::BatchTooLarge { batch: 1, .. })),
+        "{refused:?}"
+    );
 }

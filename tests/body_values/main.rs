@@ -57,6 +57,52 @@ fn what_a_mask_hides_reaches_nothing() {
 }
 
 model! {
+    /// `forward` is given the pairs, and `loss` computes them, for one layer.
+    struct Later<d = 4, dc = 3>;
+    fn forward(x: [batch, q, d], ctx: [batch, k, dc], pair: [batch, q, k]) -> [batch, q, d] {
+        attention::<2, bias = false>(x, context = ctx, pair = pair) {
+            data pair: [batch, q_len, kv_len];
+            param s: [heads] = ones;
+            fn score(score, b, h, q_idx, kv_idx) { score + s[h] * sin(pair[b, q_idx, kv_idx]) }
+        }
+    }
+    fn loss(x: [batch, q, d], ctx: [batch, k, dc], pair: [batch, q, k]) -> [] {
+        param pb: [] = 0.7;
+        mean::<[batch, q, d]>(forward(x, ctx, pair * pb))
+    }
+}
+
+#[test]
+fn values_of_a_later_call_have_a_gradient() {
+    let dev = Cpu::default();
+    let mut model = dev.build_module::<Later, f64>();
+    scatter(&mut model);
+    let x: Tensor<(usize, usize, Const<4>), f64, Cpu> = tensor("x", (2, 3, Const));
+    let ctx: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor("ctx", (2, 5, Const));
+    let pair: Tensor<(usize, usize, usize), f64, Cpu> = tensor("pair", (2, 3, 5));
+    let loss = model.loss((x.leaky_trace(), ctx.clone(), pair.clone()));
+    let slope = loss.backward().get(&model.pb.weight).array();
+    let at = |pb: f64| {
+        let mut model = model.clone();
+        model.pb.weight = dev.tensor(pb);
+        let loss = model.loss((x.clone(), ctx.clone(), pair.clone()));
+        loss.array()
+    };
+    let pb = model.pb.weight.array();
+    let difference = (at(pb + 1e-5) - at(pb - 1e-5)) / 2e-5;
+    // The error of a difference is the square of its step, and that of rounding by it, 1e-16 / 1e-5.
+    assert!(
+        slope != 0.0 && (slope - difference).abs() < 1e-9,
+        "{slope} {difference}"
+    );
+    let fused = model.forward((x.clone(), ctx.clone(), pair.clone()));
+    let composed = model.composed().forward((x, ctx, pair));
+    for (a, b) in fused.as_vec().into_iter().zip(composed.as_vec()) {
+        assert!((a - b).abs() < 1e-12, "{a} {b}");
+    }
+}
+
+model! {
     struct Long<d = 2, heads = 2>;
     fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
         let near = rearrange::<[batch, seq, (heads, rows)] -> [batch, heads, seq, rows]>(linear::<6>(x));

@@ -56,6 +56,14 @@ checked! {
         }
     } (batch: 2 [0, 1], seq: 3 [0, 1]) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
 
+    an_axis_in_halves_and_whole_again {
+        struct M<c = 3>;
+        fn forward(x: [batch, seq, c]) -> [batch, seq, c] {
+            let h = rearrange::<[batch, (half, 2), c] -> [batch, half, (2, c)]>(x);
+            x + conv_transpose1d::<half, c, 2, stride = 2>(gelu(h))
+        }
+    } (batch: 2 [0, 1], seq: 4 [2, 6]) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
+
     larger_images {
         struct M<c = 3>;
         fn forward(x: [batch, c, h, w]) -> [batch, 2, rows, columns] {

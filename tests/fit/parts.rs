@@ -7,11 +7,13 @@ use attn::{
     model,
     train::{
         AdamWConfig, Cosine, FitConfig, FitEnd, FitError, FitEvent, FitState, TrainError, Trainer,
+        fit,
     },
     viz::{Metrics, Record, TrainingLog},
 };
 use std::{
     fs,
+    ops::ControlFlow,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -415,6 +417,50 @@ fn a_step_accumulates_batches() {
     assert_eq!(run(9, &mut state), FitEnd::NoMoreBatches);
     assert_eq!((state.step, &found), (3, &losses));
     assert_eq!(bits(&mut fitted), bits(&mut by_hand));
+}
+
+#[test]
+fn a_state_goes_on_with_the_optimizer_that_took_its_steps() {
+    let text = text();
+    let batches = || {
+        let blocks = RandomBlocks::new(&text, (4, 5), 3, &Cpu::default()).unwrap();
+        blocks.pairs()
+    };
+    let mut state = FitState::default();
+    let mut first = trainer();
+    first.fit(config(2, 0)).run(batches(), &mut state).unwrap();
+    let before = state.clone();
+
+    // A new trainer has none of the two steps.
+    let mut other = trainer();
+    let run = other.fit(config(3, 0)).run(batches(), &mut state);
+    let of_run = run.unwrap_err().to_string();
+    let steps = fit(&mut other, batches(), config(3, 0), &mut state, |_, _| {
+        Ok(ControlFlow::Continue(()))
+    });
+    let of_steps = steps.unwrap_err();
+    assert!(matches!(
+        of_steps,
+        FitError::OtherState {
+            state: 2,
+            optimizer: 0
+        }
+    ));
+    let expected = "the state of `fit` is that of step 2, but the optimizer has taken 0 steps: ";
+    assert!(of_run.starts_with(expected), "{of_run}");
+    assert_eq!(of_steps.to_string(), of_run);
+    assert_eq!((&state, other.state().step), (&before, 0));
+
+    let end = first.fit(config(3, 0)).run(batches(), &mut state).unwrap();
+    assert_eq!((end, state.step), (FitEnd::Done, 3));
+    // An optimizer takes no step that is skipped.
+    let mut skipped = FitState {
+        step: 2,
+        skipped: 2,
+        ..FitState::default()
+    };
+    let end = other.fit(config(3, 0)).run(batches(), &mut skipped);
+    assert_eq!(end.unwrap(), FitEnd::Done);
 }
 
 #[test]

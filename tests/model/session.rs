@@ -409,6 +409,8 @@ fn sessions_are_unchanged_after_a_mistake() {
         given: 1,
         sequences: 2,
     };
+    let message = "tokens for 1 sequence, but the session has 2";
+    assert_eq!(sequences.to_string(), message);
     let mut two = model.sessions(2, 10).unwrap();
     assert_eq!(two.step(&[1]).err(), Some(sequences));
     // An empty list of tokens is valid later on: nothing happens.
@@ -433,6 +435,9 @@ fn a_session_is_no_longer_than_the_model_and_the_memory() {
         matches!(refused, Some(Error::TooLarge { .. })),
         "{refused:?}"
     );
+    // Keys and values are cached, and scores of all pairs are never there.
+    let refused = model.session(1 << 40).err().unwrap().to_string();
+    assert!(refused.contains("capacity (1099511627776)"), "{refused}");
     // Nothing is cached for a token, but there are too many sequences.
     let refused = model.sessions(1 << 48, 0).err();
     assert!(

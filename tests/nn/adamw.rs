@@ -407,39 +407,39 @@ fn invalid_hyperparameters_are_errors() {
     let wrong: [(Change, &str); 9] = [
         (
             |config| config.lr = -1e-3,
-            "`lr` is -0.001, not finite and not negative",
+            "`lr` is -0.001, but must be finite and not negative",
         ),
         (
             |config| config.lr = f64::NAN,
-            "`lr` is NaN, not finite and not negative",
+            "`lr` is NaN, but must be finite and not negative",
         ),
         (
             |config| config.lr = f64::INFINITY,
-            "`lr` is inf, not finite and not negative",
+            "`lr` is inf, but must be finite and not negative",
         ),
         (
             |config| config.betas[0] = 1.0,
-            "`betas[0]` is 1, not in 0..1",
+            "`betas[0]` is 1, but must be in 0..1",
         ),
         (
             |config| config.betas[0] = -0.1,
-            "`betas[0]` is -0.1, not in 0..1",
+            "`betas[0]` is -0.1, but must be in 0..1",
         ),
         (
             |config| config.betas[1] = 1.5,
-            "`betas[1]` is 1.5, not in 0..1",
+            "`betas[1]` is 1.5, but must be in 0..1",
         ),
         (
             |config| config.betas[1] = f64::NAN,
-            "`betas[1]` is NaN, not in 0..1",
+            "`betas[1]` is NaN, but must be in 0..1",
         ),
         (
             |config| config.epsilon = -1e-8,
-            "`epsilon` is -0.00000001, not finite and not negative",
+            "`epsilon` is -0.00000001, but must be finite and not negative",
         ),
         (
             |config| config.weight_decay = -1.0,
-            "`weight_decay` is -1, not finite and not negative",
+            "`weight_decay` is -1, but must be finite and not negative",
         ),
     ];
     for (change, message) in wrong {

@@ -107,8 +107,8 @@ fn a_norm_is_not_negative() {
     let mut gradients = model.forward(x.leaky_trace()).sum().backward();
     let before = gradients.get(&model.0.weight).array();
     for (max_norm, message) in [
-        (-1.0, "`max_norm` is -1, not 0 or more"),
-        (f64::NAN, "`max_norm` is NaN, not 0 or more"),
+        (-1.0, "`max_norm` is -1, but must be 0 or more"),
+        (f64::NAN, "`max_norm` is NaN, but must be 0 or more"),
     ] {
         let error = clip_grad_norm(&model, &mut gradients, max_norm).unwrap_err();
         assert_eq!(error.to_string(), message);

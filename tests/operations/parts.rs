@@ -15,6 +15,27 @@ model! {
     }
 }
 
+/// The macro refuses it as a literal.
+const FAR: usize = usize::MAX;
+
+model! {
+    struct Far<d = 2>;
+    fn forward(x: [batch, seq, d]) -> ([batch, d], [batch, 2, d]) {
+        (x[seq = FAR], x[seq = [0, FAR]])
+    }
+}
+
+#[test]
+fn an_index_beyond_any_axis_is_an_error() {
+    let model = Cpu::default().build_module::<Far, f64>();
+    let x: Tensor<(usize, usize, Const<2>), f64, Cpu> = Cpu::default().zeros_like(&(2, 4, Const));
+    let message = "Far: `seq` has size 4, the model reads 18446744073709551615 of it";
+    let error = model.try_forward(x.clone()).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), message);
+    let error = model.composed().try_forward(x).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), message);
+}
+
 #[test]
 fn indices_and_ranges_are_those_of_the_axis() {
     let model = Cpu::default().build_module::<Ends, f64>();

@@ -245,14 +245,15 @@ fn muon() {
     });
 }
 
-/// The step by a matrix with the norm 1, of which no iteration changes the singular values.
+/// The step by a matrix with the norm 1, of which the iteration leaves the singular values as they are.
 fn length<const OUTPUTS: usize, const INPUTS: usize>(scale: MuonScale) -> f64 {
     let mut model: Tensor<Rank2<OUTPUTS, INPUTS>, f64, Cpu> = Cpu::default().zeros();
     let mut optimizer = Optimizer::new(MuonConfig {
         lr: 0.05,
         momentum: 0.0,
         hidden: |_| true,
-        iterations: 0,
+        coefficients: [1.0, 0.0, 0.0],
+        iterations: 1,
         scale,
         ..MuonConfig::default()
     });
@@ -454,7 +455,7 @@ fn an_average_of_parameters() {
     assert!(ema.update(&other).is_err());
     assert_eq!(other.array(), [1.0; 2]);
     let error = Ema::new(1.5).update(&other).unwrap_err();
-    assert_eq!(error.to_string(), "`decay` is 1.5, not in 0..=1");
+    assert_eq!(error.to_string(), "`decay` is 1.5, but must be in 0..=1");
 }
 
 /// A setting that is not allowed is an error that names it, before anything changes.
@@ -503,6 +504,14 @@ fn settings_are_checked() {
             momentum: -0.5,
             ..muon
         }),
+        error(MuonConfig {
+            coefficients: [3.0, f64::NAN, 2.0],
+            ..muon
+        }),
+        error(MuonConfig {
+            iterations: 0,
+            ..muon
+        }),
         error(ScheduleFreeConfig {
             betas: [0.0, 0.5],
             ..free
@@ -513,16 +522,18 @@ fn settings_are_checked() {
         }),
     ];
     let expected = [
-        format!("`lr` is -1, not {not_negative}"),
-        "`momentum` is 1, not in 0..1".into(),
-        "`dampening` is NaN, not in 0..1".into(),
-        "`betas[1]` is 1.5, not in 0..1".into(),
-        "`beta2_decay` is 0.5, not finite and at most 0".into(),
-        "`clip` is 0, not more than 0".into(),
-        format!("`epsilon` is -1, not {not_negative}"),
-        "`momentum` is -0.5, not in 0..1".into(),
-        "`betas[0]` is 0, not greater than 0 and less than 1".into(),
-        format!("`power` is inf, not {not_negative}"),
+        format!("`lr` is -1, but must be {not_negative}"),
+        "`momentum` is 1, but must be in 0..1".into(),
+        "`dampening` is NaN, but must be in 0..1".into(),
+        "`betas[1]` is 1.5, but must be in 0..1".into(),
+        "`beta2_decay` is 0.5, but must be finite and at most 0".into(),
+        "`clip` is 0, but must be more than 0".into(),
+        format!("`epsilon` is -1, but must be {not_negative}"),
+        "`momentum` is -0.5, but must be in 0..1".into(),
+        "`coefficients[1]` is NaN, but must be finite".into(),
+        "`iterations` is 0, but must be 1 or more".into(),
+        "`betas[0]` is 0, but must be greater than 0 and less than 1".into(),
+        format!("`power` is inf, but must be {not_negative}"),
     ];
     assert_eq!(found, expected);
 }

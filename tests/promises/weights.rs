@@ -495,6 +495,45 @@ fn a_file_that_does_not_fit_is_an_error_with_all_differences() {
     );
 }
 
+#[test]
+fn weights_are_loaded_before_the_first_token() {
+    let mut small = Cpu::default().build_module::<Small, f32>();
+    scatter(&mut small);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights.safetensors");
+    let begin = || small.session(8).unwrap();
+    begin().weights(Int8).unwrap().save_weights(&path).unwrap();
+
+    let mut session = begin();
+    session.prefill(&[1, 2, 3]).unwrap();
+    let problem = session.load_weights(&path).err().unwrap().problem;
+    let expected = SessionError::OtherWeights {
+        sequence: 0,
+        tokens: 3,
+    };
+    assert!(
+        matches!(&problem, Problem::Session(error) if *error == expected),
+        "{problem}"
+    );
+    let mut two = small.sessions(2, 8).unwrap();
+    two.prefill(&[&[1, 2], &[3]]).unwrap();
+    two.reset(0);
+    let problem = two.load_weights(&path).err().unwrap().problem;
+    assert_eq!(
+        problem.to_string(),
+        "sequence 1 has 1 token, whose keys and values are of the weights so far: load others before the first one, or reset the sequence"
+    );
+
+    // A sequence without tokens has no keys of other weights.
+    let mut session = begin();
+    session.prefill(&[1, 2, 3]).unwrap();
+    session.reset();
+    let mut loaded = session.load_weights(&path).unwrap();
+    let mut rounded = begin().weights(Int8).unwrap();
+    let expected = rounded.prefill(&[4, 5]).unwrap();
+    assert_eq!(loaded.prefill(&[4, 5]).unwrap(), expected);
+}
+
 /// The tokens of the texts that a model learns.
 const LEN: usize = 32;
 

@@ -91,9 +91,33 @@ fn inputs_by_name_are_run_again_too() {
     let (x, scale) = batch(f64::NAN);
     let first = named(&mut trainer, DeepLossInputs { x, scale }).unwrap();
     assert_eq!(
-        (first.operation.as_str(), first.pass),
-        ("expand", Pass::Forward)
+        (first.value.as_str(), first.operation.as_str(), first.pass),
+        ("scale", "[0]", Pass::Input)
     );
+}
+
+/// At the first step the learning rate has changed nothing, and NaN of an input is not computed at any step.
+#[test]
+fn nan_of_an_input_is_named_with_its_place_and_without_advice() {
+    let mut trainer = deep();
+    let (x, _) = batch(1.0);
+    for step in [1, 2] {
+        let mut numbers = x.as_vec();
+        numbers[6] = f64::NAN;
+        let wrong: X = Cpu::default().tensor_from_vec(numbers, (2, Const));
+        let error = trainer.step((wrong, batch(1.0).1)).unwrap_err().to_string();
+        let start = format!("step {step}: the loss is NaN, ");
+        assert!(error.starts_with(&start), "{error}");
+        assert!(
+            error.ends_with("; the input `x` has NaN at [1, 2]"),
+            "{error}"
+        );
+        trainer.step(batch(1.0)).unwrap();
+    }
+    let mut trainer = deep();
+    let error = trainer.step(batch(f64::INFINITY)).unwrap_err().to_string();
+    assert!(error.contains("the result of `expand`"), "{error}");
+    assert!(!error.contains("learning rate"), "{error}");
 }
 
 model! {

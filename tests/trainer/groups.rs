@@ -141,7 +141,10 @@ fn mistakes_are_found_before_anything_changes() {
         .trainer(config(0.1))
         .group("*norm*", |config| config.lr = -1.0);
     let error = negative.step(Small::batch(0)).unwrap_err();
-    assert_eq!(error.to_string(), "`lr` is -1, not finite and not negative");
+    assert_eq!(
+        error.to_string(),
+        "`lr` is -1, but must be finite and not negative"
+    );
     assert_eq!(parameters(negative.model()), before);
     assert_eq!(negative.state().step, 0);
 }

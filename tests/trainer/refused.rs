@@ -1,6 +1,6 @@
 //! Numbers that are not finite, parameters without a gradient, equal tensors, and mistakes.
 
-use attn::train::{AdamWConfig, MuonConfig, NonFinite, SgdConfig, TrainError, UpdateError};
+use attn::train::{AdamWConfig, MuonConfig, Noam, NonFinite, SgdConfig, TrainError, UpdateError};
 
 use super::*;
 
@@ -104,17 +104,31 @@ fn settings_and_calls_that_are_not_allowed() {
     let refused = trainer.step(batch_with(1.0)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "`lr` is -1, not finite and not negative"
+        "`lr` is -1, but must be finite and not negative"
     );
     assert_eq!(parameters(trainer.model()), before);
 
     let mut clipped = self::trainer().clip(f64::NAN);
     let refused = clipped.step(batch_with(1.0)).unwrap_err();
-    assert_eq!(refused.to_string(), "`clip` is NaN, not 0 or more");
+    assert_eq!(refused.to_string(), "`clip` is NaN, but must be 0 or more");
     assert!(matches!(
         refused,
         TrainError::Update(UpdateError::Config { name: "clip", .. })
     ));
+}
+
+#[test]
+fn a_schedule_without_a_width_changes_nothing() {
+    let mut trainer = trainer().schedule(Noam {
+        d_model: 0,
+        warm_up: 4,
+        factor: 1.0,
+    });
+    let before = parameters(trainer.model());
+    let refused = trainer.step(batch_with(1.0)).unwrap_err();
+    assert_eq!(refused.to_string(), "`d_model` is 0, but must be 1 or more");
+    assert_eq!(parameters(trainer.model()), before);
+    assert_eq!(trainer.state().step, 0);
 }
 
 #[test]

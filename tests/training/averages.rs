@@ -109,6 +109,6 @@ fn who_keeps_none_is_told_and_drops_those_of_a_checkpoint() {
     let mut wrong = trainer().ema(1.5);
     let before = parameters(wrong.model());
     let error = wrong.step(batch(0)).unwrap_err().to_string();
-    assert_eq!(error, "`ema` is 1.5, not in 0..=1");
+    assert_eq!(error, "`ema` is 1.5, but must be in 0..=1");
     assert_eq!(parameters(wrong.model()), before);
 }

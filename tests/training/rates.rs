@@ -113,7 +113,7 @@ fn muon_takes_no_epsilon_of_zero() {
         let mut trainer = scattered::<f64>().trainer(muon);
         let before = parameters(trainer.model());
         let error = trainer.step(batch(0)).unwrap_err().to_string();
-        let expected = format!("`epsilon` is {epsilon}, not finite and more than 0");
+        let expected = format!("`epsilon` is {epsilon}, but must be finite and more than 0");
         assert_eq!(error, expected);
         assert_eq!(parameters(trainer.model()), before);
     }

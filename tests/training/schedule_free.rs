@@ -59,7 +59,10 @@ fn a_setting_that_is_not_allowed_changes_nothing() {
     let before = parameters(found.model());
     found.config_mut().betas[0] = 0.0;
     let error = found.eval().unwrap_err().to_string();
-    assert_eq!(error, "`betas[0]` is 0, not greater than 0 and less than 1");
+    assert_eq!(
+        error,
+        "`betas[0]` is 0, but must be greater than 0 and less than 1"
+    );
     assert_eq!(parameters(found.model()), before);
 
     let mut grouped = trainer().group("embedding.*", |config| config.betas[0] *= 0.5);

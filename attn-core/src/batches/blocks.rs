@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use dfdx::tensor::{Tensor, TensorFromVec};
 
-use super::{BatchError, DataError, Tokens, at_least_one, ids, share::Share};
+use super::{BatchError, DataError, Tokens, at_least_one, check_memory, ids, share::Share};
 use crate::random::{Subject, Words};
 
 /// `[batch, seq]`.
@@ -92,9 +92,11 @@ impl<T: Tokens, D: TensorFromVec<usize>> RandomBlocks<T, D> {
     /// Batches of the shape `(batch, seq)`. Every place has the same chance.
     ///
     /// # Errors
-    /// [`DataError::TooShort`] if there are less than `seq` + 1 tokens, [`DataError::Zero`] if a size is 0.
+    /// [`DataError::TooShort`] if there are less than `seq` + 1 tokens, [`DataError::Zero`] if a size is 0,
+    /// [`DataError::BatchTooLarge`] if there is no memory for the ids and targets of a batch.
     pub fn new(tokens: T, shape: (usize, usize), seed: u64, device: &D) -> Result<Self, DataError> {
         check(&tokens, shape)?;
+        check_memory(2, shape.0, shape.1)?;
         Ok(Self {
             tokens,
             shape,
@@ -136,7 +138,7 @@ impl<T: Tokens, D: TensorFromVec<usize>> RandomBlocks<T, D> {
         self.position
     }
 
-    /// Goes on after so many batches.
+    /// Goes on after so many batches. `u64::MAX` is the last position, which stays.
     pub fn at(mut self, position: u64) -> Self {
         self.position = position;
         self
@@ -159,7 +161,7 @@ impl<T: Tokens, D: TensorFromVec<usize>> Iterator for RandomBlocks<T, D> {
         let places = self.tokens.len() - seq;
         let starts: Vec<_> = (0..batch).map(|_| words.below(places)).collect();
         let starts = starts[self.share.of(batch)].iter().copied();
-        self.position += 1;
+        self.position = self.position.saturating_add(1);
         Some(TokenBatch::read(&self.tokens, starts, seq, &self.device))
     }
 

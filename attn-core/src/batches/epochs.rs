@@ -85,7 +85,7 @@ impl<Row> Epochs<Row> {
                 break;
             }
             self.move_to(Position {
-                epoch: epoch + 1,
+                epoch: epoch.saturating_add(1),
                 batch: 0,
             });
         }

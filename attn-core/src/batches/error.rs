@@ -101,6 +101,15 @@ pub enum DataError {
         block: usize,
     },
 
+    /// The numbers of a batch exceed any memory, or that of this machine.
+    #[error("a batch of {batch} by {block} tokens does not fit into memory")]
+    BatchTooLarge {
+        /// The number of blocks, or of rows.
+        batch: usize,
+        /// The length of each.
+        block: usize,
+    },
+
     /// A size is 0.
     #[error("{what} is 0: at least 1 is needed")]
     Zero {

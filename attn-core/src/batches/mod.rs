@@ -55,6 +55,8 @@ pub use width::TokenWidth;
 
 use dfdx::tensor::{Tensor, TensorFromVec};
 
+use crate::memory::can_allocate;
+
 /// Ids, `[batch, seq]`.
 type Ids<D> = Tensor<(usize, usize), usize, D>;
 
@@ -65,6 +67,20 @@ fn ids<D: TensorFromVec<usize>>(
 ) -> Result<Ids<D>, BatchError<D::Err>> {
     let tensor = device.try_tensor_from_vec(ids, shape);
     tensor.map_err(BatchError::Device)
+}
+
+/// Checks that so many lists of the ids of a batch fit the memory, beside a block and the token behind it.
+fn check_memory(lists: usize, batch: usize, block: usize) -> Result<(), DataError> {
+    let numbers = batch
+        .checked_mul(lists)
+        .and_then(|rows| rows.checked_mul(block))
+        .and_then(|numbers| numbers.checked_add(batch))
+        .and_then(|numbers| numbers.checked_add(block)?.checked_add(1));
+    let bytes = numbers.and_then(|numbers| numbers.checked_mul(size_of::<usize>()));
+    match can_allocate(bytes) {
+        true => Ok(()),
+        false => Err(DataError::BatchTooLarge { batch, block }),
+    }
 }
 
 /// Checks a number of texts or tokens that a user asks for.

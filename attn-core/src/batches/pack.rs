@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dfdx::tensor::{Tensor, TensorFromVec};
 
 use super::{
-    BatchError, DataError, Position, at_least_one,
+    BatchError, DataError, Position, at_least_one, check_memory,
     epochs::{Epochs, epochs},
     ids,
     share::Share,
@@ -82,10 +82,12 @@ impl<'a, T: AsRef<[usize]>, D: TensorFromVec<usize>> PackedBatches<'a, T, D> {
     /// Batches of the shape `(batch, seq)`. The last one may have fewer rows.
     ///
     /// # Errors
-    /// [`DataError::Zero`] if a size is 0.
+    /// [`DataError::Zero`] if a size is 0, [`DataError::BatchTooLarge`] if there is no memory for a row.
     pub fn new(texts: &'a [T], shape: (usize, usize), device: &D) -> Result<Self, DataError> {
         at_least_one("the number of rows in a batch", shape.0)?;
         at_least_one("the length of a row", shape.1)?;
+        // A batch has no more rows than the texts fill.
+        check_memory(4, 1, shape.1)?;
         Ok(Self {
             texts,
             shape,

@@ -53,7 +53,8 @@ impl<E: Element> Session<E> {
     }
 
     /// Replaces the weights by those of a file that [`save_weights`](Self::save_weights) wrote: the session computes with the same bits as the one that
-    /// was saved. Of the model, it needs the declaration alone.
+    /// was saved. Of the model, it needs the declaration alone. What was computed from the inputs that the session was given when it began stays
+    /// that of the model.
     ///
     /// All checks precede the first change of a weight, and are those of [`load`](super::load).
     ///
@@ -86,8 +87,8 @@ impl<E: Element> Session<E> {
     ///
     /// # Errors
     /// [`Problem::NotRounded`] if the file has no rounded weights, [`Problem::Mismatch`] with all tensors that are missing, extra or different,
-    /// [`Problem::Nan`] with those that have rows which were not finite, [`Problem::Session`] if the weights are rounded already or a fork has
-    /// them, too, or a problem of the file itself.
+    /// [`Problem::Nan`] with those that have rows which were not finite, [`Problem::Session`] if the weights are rounded already, if a fork has
+    /// them, too, or if there are tokens, whose keys and values are of the weights so far, or a problem of the file itself.
     #[doc(alias("load_file", "from_pretrained", "load_state_dict"))]
     pub fn load_weights(self, path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         self.try_map(|sessions| sessions.load_weights(path))
@@ -118,9 +119,9 @@ impl<E: Element> Sessions<E> {
         let path = path.as_ref();
         let archive = Archive::open(path)?;
         let rounded = {
-            let (weights, tensors) = self
-                .parameters()
-                .map_err(|error| Problem::Session(error).at(path))?;
+            let refused = |error| Problem::Session(error).at(path);
+            self.check_no_tokens().map_err(refused)?;
+            let (weights, tensors) = self.parameters().map_err(refused)?;
             let format = archive.metadata().get(FORMAT);
             let format = FORMATS
                 .into_iter()

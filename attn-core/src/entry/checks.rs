@@ -234,6 +234,28 @@ pub fn check_axes<Dev>(
     check_sizes(layer, &scores)
 }
 
+/// Checks that a session can have so many sequences of so many tokens.
+///
+/// # Errors
+/// [`Error::TooLarge`], with the sizes of the keys and values of all tokens. The scores of all pairs bound the tables of positions, but a
+/// session never has them.
+pub fn check_room<Dev>(
+    layer: &'static str,
+    (sequences, capacity): (usize, usize),
+    widths: Widths,
+) -> Result<(), Error<Dev>> {
+    let axes = (sequences, capacity, capacity);
+    let refused = |_: Error<Dev>| Error::TooLarge {
+        layer,
+        sizes: vec![
+            ("sequences", sequences),
+            ("capacity", capacity),
+            ("width", widths.keys),
+        ],
+    };
+    check_axes(layer, axes, widths).map_err(refused)
+}
+
 /// Checks that the input `what` has the batch size of `x`.
 ///
 /// # Errors
@@ -332,6 +354,16 @@ mod tests {
             "L: the key axis has length 5, but the values cover 4"
         );
         assert_eq!(message(3, 5), "L: the batch of x is 2, that of values is 3");
+    }
+
+    #[test]
+    fn a_session_that_is_too_large_has_no_scores() {
+        assert!(check_room::<()>("L", (2, 1 << 20), WIDTHS).is_ok());
+        let error = check_room::<&str>("L", (1, 1 << 40), WIDTHS).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "L: sequences (1) * capacity (1099511627776) * width (2) does not fit into memory"
+        );
     }
 
     #[test]

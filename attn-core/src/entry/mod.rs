@@ -14,7 +14,7 @@ pub use attended::{Attended, Wanted, into_device, output, wanted, with_weights};
 pub use batch::{add_batch, drop_batch, in_shape};
 pub use checks::{
     Tokens, Widths, check_axes, check_batch, check_grid, check_grid_capacity, check_inputs,
-    check_mask_lengths, check_one_sequence, check_sizes, check_values,
+    check_mask_lengths, check_one_sequence, check_room, check_sizes, check_values,
 };
 pub use layer::{Attends, Composed, Layer};
 pub use observer::{Observed, Observer, Seen};

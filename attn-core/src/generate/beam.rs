@@ -66,7 +66,7 @@ impl<E: Element> Session<E> {
     /// # Errors
     /// [`SamplingError::Option`] if there are no beams, or if the length penalty is not finite; the errors of [`prefill`](Self::prefill), for the
     /// prompt; [`SessionError::TooLarge`](super::SessionError::TooLarge) if there is no memory for the tokens of each beam; and
-    /// [`SamplingError::NotFinite`] if the model's results are not finite.
+    /// [`SamplingError::NotFinite`] if a result of the model is NaN or ∞. A token whose result is -∞ is in no continuation.
     pub fn beam_search(
         &self,
         prompt: &[usize],
@@ -84,7 +84,9 @@ impl<E: Element> Session<E> {
         let mut ended = Vec::new();
         for round in 0..search.tokens {
             let is_full = |beam: &ActiveBeam<E>| beam.session.len() == beam.session.capacity();
-            if round > 0 && (open.iter().any(is_full) || search.is_over(&open, &ended)) {
+            // None is open if every token that was left ends a continuation.
+            let is_done = || open.is_empty() || open.iter().any(is_full);
+            if round > 0 && (is_done() || search.is_over(&open, &ended)) {
                 break;
             }
             open = extend(open, search, &mut ended)?;
@@ -163,6 +165,7 @@ fn extend<E: Element>(
             .vocabulary
             .map_or(results.len(), |known| known.min(results.len()));
         let odds = log_softmax(&results[..known])?.into_iter().enumerate();
+        let odds = odds.filter(|(_, odds)| *odds > f64::NEG_INFINITY);
         candidates.extend(odds.map(|(token, odds)| (index, token, beam.log_probability + odds)));
     }
     candidates.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));

@@ -1,6 +1,6 @@
 //! Log probabilities of tokens.
 
-use super::{SamplingError, distribution::likelier, sampling::finite};
+use super::{SamplingError, distribution::likelier, sampling::numbers};
 use crate::Element;
 
 /// A token, and how likely the model finds it.
@@ -35,7 +35,7 @@ impl Choice {
     /// PyTorch: `logits.log_softmax(-1)[token]`, and `topk(top)` of it.
     ///
     /// # Errors
-    /// If a logit is not finite, or if there is none of the token.
+    /// If a logit is NaN or ∞, if every one is -∞, or if there is none of the token.
     pub fn new<E: Element>(token: usize, logits: &[E], top: usize) -> Result<Self, SamplingError> {
         let odds = log_softmax(logits)?;
         let Some(&log_probability) = odds.get(token) else {
@@ -60,7 +60,7 @@ impl Choice {
 
 /// The logarithms of the probabilities.
 pub(super) fn log_softmax<E: Element>(logits: &[E]) -> Result<Vec<f64>, SamplingError> {
-    let logits = finite(logits)?;
+    let logits = numbers(logits)?;
     let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = logits.iter().map(|logit| (logit - most).exp()).sum();
     let all = most + sum.ln();

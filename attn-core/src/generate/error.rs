@@ -37,7 +37,7 @@ pub enum SessionError {
     },
 
     /// The tokens are for another number of sequences.
-    #[error("tokens for {given} sequences, but the session has {sequences}")]
+    #[error("tokens for {}, but the session has {sequences}", number(*given, "sequence"))]
     Sequences {
         /// The number of sequences with tokens.
         given: usize,
@@ -65,7 +65,7 @@ pub enum SessionError {
     },
 
     /// The sequence cannot be cut to so few tokens: there are more, or less is kept of them.
-    #[error("sequence {sequence} has {tokens} tokens, and cannot be cut to {len}{}", why(*tokens, *len, *shortest))]
+    #[error("sequence {sequence} has {}, and cannot be cut to {len}{}", number(*tokens, "token"), why(*tokens, *len, *shortest))]
     Truncate {
         /// The sequence.
         sequence: usize,
@@ -89,9 +89,22 @@ pub enum SessionError {
 
     /// A sequence has keys and values already.
     #[error(
-        "sequence {sequence} has {tokens} tokens, whose keys and values are cached already: choose their dtype before the first one, or reset the sequence"
+        "sequence {sequence} has {}, whose keys and values are cached already: choose their dtype before the first one, or reset the sequence",
+        number(*tokens, "token")
     )]
     Cached {
+        /// The sequence.
+        sequence: usize,
+        /// Its number of tokens.
+        tokens: usize,
+    },
+
+    /// A sequence has keys and values of the weights that were to be replaced.
+    #[error(
+        "sequence {sequence} has {}, whose keys and values are of the weights so far: load others before the first one, or reset the sequence",
+        number(*tokens, "token")
+    )]
+    OtherWeights {
         /// The sequence.
         sequence: usize,
         /// Its number of tokens.
@@ -105,13 +118,23 @@ pub enum SessionError {
     SharedWeights,
 
     /// There is no memory for a copy.
-    #[error("a copy of {sequences} sequences of {capacity} tokens does not fit into memory")]
+    #[error(
+        "a copy of {} of {} does not fit into memory",
+        number(*sequences, "sequence"),
+        number(*capacity, "token")
+    )]
     TooLarge {
         /// The number of sequences.
         sequences: usize,
         /// The maximum number of tokens of each.
         capacity: usize,
     },
+}
+
+/// `1 token`, `2 tokens`.
+fn number(count: usize, of: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {of}{plural}")
 }
 
 /// Why a sequence cannot be cut.

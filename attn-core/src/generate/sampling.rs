@@ -3,7 +3,8 @@
 use super::distribution::Distribution;
 use crate::{Element, random::Philox4x32};
 
-/// The options of the choice of a token from logits.
+/// The options of the choice of a token from logits. A logit of -∞ excludes its token, whoever wrote it: a model, a loop of yours, or a
+/// constraint.
 ///
 /// The logits become probabilities, and filters remove tokens, in this order:
 ///
@@ -83,7 +84,7 @@ pub enum SamplingError {
         expected: &'static str,
     },
 
-    /// A logit is NaN or infinite.
+    /// A logit is NaN or ∞. One of -∞ excludes its token.
     #[error("the logit of token {token} is {value}: the weights of the model are damaged")]
     NotFinite {
         /// The first such token.
@@ -112,7 +113,7 @@ pub enum SamplingError {
         logits: usize,
     },
 
-    /// There are no tokens to choose from: no logits, or a constraint excludes every token.
+    /// There are no tokens to choose from: no logits, or every one is -∞, as of a constraint that excludes every token.
     #[error("there are no tokens to choose from")]
     NoTokens,
 }
@@ -139,7 +140,12 @@ impl Sampling {
         let not_negative = temperature.is_finite() && temperature >= 0.0;
         let positive = repetition_penalty.is_normal() && repetition_penalty > 0.0;
         let rules = [
-            ("temperature", temperature, not_negative, "0 or more"),
+            (
+                "temperature",
+                temperature,
+                not_negative,
+                "finite and not negative",
+            ),
             (
                 "top_k",
                 top_k.unwrap_or(1) as f64,
@@ -152,7 +158,7 @@ impl Sampling {
                 "repetition_penalty",
                 repetition_penalty,
                 positive,
-                "greater than 0, and not subnormal",
+                "finite and greater than 0, and not subnormal",
             ),
         ];
         check_options(&rules)
@@ -199,7 +205,7 @@ impl Sampler {
     /// Chooses the next token. `before` has the earlier tokens.
     ///
     /// # Errors
-    /// If a logit is not finite, or if there is none.
+    /// If a logit is NaN or ∞, or if every one is -∞, or there is none.
     pub fn choose<E: Element>(
         &mut self,
         logits: &[E],
@@ -225,7 +231,7 @@ impl Sampler {
     /// `transformers`: a `LogitsProcessor`, or `prefix_allowed_tokens_fn`.
     ///
     /// # Errors
-    /// If a logit is not finite, if the constraint changes one to NaN or ∞, or if it excludes every token.
+    /// If a logit is NaN or ∞, before the constraint or behind it, or if every token is excluded.
     #[doc(alias("LogitsProcessor", "prefix_allowed_tokens_fn"))]
     pub fn choose_where<E: Element>(
         &mut self,
@@ -252,10 +258,13 @@ impl Sampler {
             repetition_penalty,
             ..
         } = self.sampling;
-        let mut logits = finite(self.known(logits))?;
+        let mut logits = numbers(self.known(logits))?;
         penalize(&mut logits, before, repetition_penalty);
         constraint(before, &mut logits);
-        check_constrained(&logits)?;
+        check_logits(&logits, |token, value| SamplingError::Constraint {
+            token,
+            value,
+        })?;
         if temperature == 0.0 {
             return Ok(Distribution::certain(likeliest(&logits)));
         }
@@ -291,27 +300,30 @@ impl Sampler {
     }
 }
 
-/// The logits as `f64`, if all are finite.
-pub(super) fn finite<E: Element>(logits: &[E]) -> Result<Vec<f64>, SamplingError> {
+/// The logits as `f64`.
+///
+/// # Errors
+/// As [`check_logits`].
+pub(super) fn numbers<E: Element>(logits: &[E]) -> Result<Vec<f64>, SamplingError> {
     let logits: Vec<f64> = logits.iter().map(|&logit| logit.into()).collect();
-    match logits.iter().position(|logit| !logit.is_finite()) {
-        Some(token) => Err(SamplingError::NotFinite {
-            token,
-            value: logits[token],
-        }),
-        None if logits.is_empty() => Err(SamplingError::NoTokens),
-        None => Ok(logits),
-    }
+    check_logits(&logits, |token, value| SamplingError::NotFinite {
+        token,
+        value,
+    })?;
+    Ok(logits)
 }
 
-/// Checks what a constraint left: numbers, or -∞ for an excluded token.
-fn check_constrained(logits: &[f64]) -> Result<(), SamplingError> {
+/// Checks that logits are numbers, or -∞ for an excluded token, and that a token is left.
+///
+/// # Errors
+/// `wrong` of the first one that is NaN or ∞, with its token; [`SamplingError::NoTokens`].
+fn check_logits(
+    logits: &[f64],
+    wrong: impl FnOnce(usize, f64) -> SamplingError,
+) -> Result<(), SamplingError> {
     let is_wrong = |logit: &f64| logit.is_nan() || *logit == f64::INFINITY;
     if let Some(token) = logits.iter().position(is_wrong) {
-        return Err(SamplingError::Constraint {
-            token,
-            value: logits[token],
-        });
+        return Err(wrong(token, logits[token]));
     }
     match logits.iter().any(|logit| logit.is_finite()) {
         true => Ok(()),
@@ -319,7 +331,7 @@ fn check_constrained(logits: &[f64]) -> Result<(), SamplingError> {
     }
 }
 
-/// Applies the penalty once to each token, however often it occurred.
+/// Applies the penalty once to each token, however often it occurred. Excluded ones stay so.
 fn penalize(logits: &mut [f64], before: &[usize], penalty: f64) {
     if penalty == 1.0 {
         return;
@@ -330,7 +342,8 @@ fn penalize(logits: &mut [f64], before: &[usize], penalty: f64) {
             *seen = true;
         }
     }
-    for (logit, _) in logits.iter_mut().zip(seen).filter(|(_, seen)| *seen) {
+    let seen = logits.iter_mut().zip(seen);
+    for (logit, _) in seen.filter(|(logit, seen)| *seen && logit.is_finite()) {
         let penalized = if *logit > 0.0 {
             *logit / penalty
         } else {
@@ -484,6 +497,31 @@ mod tests {
     }
 
     #[test]
+    fn tokens_whose_logit_is_minus_infinity_are_not_chosen() {
+        let logits = [f64::NEG_INFINITY, 0.5, 0.0, f64::NEG_INFINITY, 0.5];
+        for (temperature, top_k, repetition_penalty) in
+            [(0.0, None, 1.0), (1.0, None, 1.5), (1e300, Some(4), 1.5)]
+        {
+            let sampling = Sampling {
+                temperature,
+                top_k,
+                repetition_penalty,
+                ..Sampling::default()
+            };
+            // A penalty of an excluded token leaves it excluded.
+            let tokens = chosen(&sampling, &logits, &[0, 3, 4], 200);
+            assert!(tokens.iter().all(|token| [1, 2, 4].contains(token)));
+        }
+        let mut sampler = Sampler::new(Sampling::default()).unwrap();
+        let all = [f32::NEG_INFINITY; 3];
+        assert_eq!(sampler.choose(&all, &[]), Err(SamplingError::NoTokens));
+        // As `log_softmax` of PyTorch.
+        let choice = super::super::Choice::new(0, &logits, 5).unwrap();
+        assert_eq!(choice.log_probability, f64::NEG_INFINITY);
+        assert_eq!((choice.top[0].0, choice.top[4].0), (1, 3));
+    }
+
+    #[test]
     fn constraints_that_leave_no_choice_are_errors() {
         let mut sampler = Sampler::new(Sampling::default()).unwrap();
         let mut refused = |value| {
@@ -506,14 +544,18 @@ mod tests {
             change(&mut sampling);
             Sampler::new(sampling).err().map(|error| error.to_string())
         };
-        let cases: [(fn(&mut Sampling), &str); 7] = [
+        let cases: [(fn(&mut Sampling), &str); 9] = [
             (
                 |s| s.temperature = -1.0,
-                "`temperature` is -1, but must be 0 or more",
+                "`temperature` is -1, but must be finite and not negative",
             ),
             (
                 |s| s.temperature = f64::NAN,
-                "`temperature` is NaN, but must be 0 or more",
+                "`temperature` is NaN, but must be finite and not negative",
+            ),
+            (
+                |s| s.temperature = f64::INFINITY,
+                "`temperature` is inf, but must be finite and not negative",
             ),
             (|s| s.top_k = Some(0), "`top_k` is 0, but must be 1 or more"),
             (|s| s.top_p = 1.5, "`top_p` is 1.5, but must be from 0 to 1"),
@@ -523,7 +565,11 @@ mod tests {
             ),
             (
                 |s| s.repetition_penalty = 0.0,
-                "`repetition_penalty` is 0, but must be greater than 0, and not subnormal",
+                "`repetition_penalty` is 0, but must be finite and greater than 0, and not subnormal",
+            ),
+            (
+                |s| s.repetition_penalty = f64::INFINITY,
+                "`repetition_penalty` is inf, but must be finite and greater than 0",
             ),
             (
                 |s| s.repetition_penalty = f64::MIN_POSITIVE / 4.0,
@@ -538,8 +584,13 @@ mod tests {
     }
 
     #[test]
-    fn logits_that_are_not_finite_are_errors() {
+    fn logits_of_nan_and_infinity_are_errors() {
         let mut sampler = Sampler::new(Sampling::default()).unwrap();
+        let nan = sampler.choose(&[f64::NEG_INFINITY, f64::NAN, 0.0], &[]);
+        assert!(matches!(
+            nan,
+            Err(SamplingError::NotFinite { token: 1, .. })
+        ));
         let refused = sampler.choose(&[0.0, f32::INFINITY], &[]).unwrap_err();
         assert_eq!(
             refused.to_string(),

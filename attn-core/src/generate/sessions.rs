@@ -100,14 +100,27 @@ impl<E: Element> Sessions<E> {
     /// # Errors
     /// As [`Session::cache`](super::Session::cache).
     pub fn cache(mut self, dtype: Dtype) -> Result<Self, SessionError> {
-        if let Some(sequence) = self.lens.iter().position(|len| *len > 0) {
-            let tokens = self.lens[sequence];
+        if let Some((sequence, tokens)) = self.first_with_tokens() {
             return Err(SessionError::Cached { sequence, tokens });
         }
         if dtype == Dtype::Bf16 {
             self.decoder.round_cache();
         }
         Ok(self)
+    }
+
+    /// The first sequence that has keys and values of tokens, and its number of tokens.
+    fn first_with_tokens(&self) -> Option<(usize, usize)> {
+        let mut lens = self.lens.iter().copied().enumerate();
+        lens.find(|(_, len)| *len > 0)
+    }
+
+    /// An error if a sequence has keys and values of the weights so far.
+    pub(crate) fn check_no_tokens(&self) -> Result<(), SessionError> {
+        match self.first_with_tokens() {
+            Some((sequence, tokens)) => Err(SessionError::OtherWeights { sequence, tokens }),
+            None => Ok(()),
+        }
     }
 
     /// The weights as they were read, and the tensors of the model that they are.

@@ -21,7 +21,8 @@ pub struct AdafactorConfig {
     /// The largest root mean square of the direction of a step: more than 0.
     pub clip: f64,
     /// The weight decay: a step with the learning rate 1 would subtract this fraction of a parameter. 0 or more.
-    /// Only matrices decay by default: see [`Optimizer::decaying`].
+    /// Only the matrices of linear maps [decay by default](super::ParameterInfo::decays_by_default): no biases, gains, learned positions, and
+    /// tables of embeddings. [`Optimizer::decaying`] changes that.
     pub weight_decay: f64,
 }
 

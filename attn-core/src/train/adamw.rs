@@ -16,7 +16,8 @@ pub struct AdamWConfig {
     /// A small number that keeps the divisor away from 0: 0 or more.
     pub epsilon: f64,
     /// The weight decay: a step with the learning rate 1 would subtract this fraction of a parameter. 0 or more.
-    /// Only matrices decay by default: see [`Optimizer::decaying`].
+    /// Only the matrices of linear maps [decay by default](super::ParameterInfo::decays_by_default): no biases, gains, learned positions, and
+    /// tables of embeddings. [`Optimizer::decaying`] changes that.
     pub weight_decay: f64,
 }
 

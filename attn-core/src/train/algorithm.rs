@@ -225,7 +225,7 @@ impl<'a, E> Update<'a, E> {
 
 /// A setting of an [`Algorithm`] that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("`{name}` is {found}, not {expected}")]
+#[error("`{name}` is {found}, but must be {expected}")]
 pub struct InvalidSetting {
     /// Its name.
     pub name: &'static str,

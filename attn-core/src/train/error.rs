@@ -52,7 +52,7 @@ pub enum UpdateError<Dev> {
     },
 
     /// A hyperparameter is not allowed. Nothing has changed.
-    #[error("`{name}` is {found}, not {expected}")]
+    #[error("`{name}` is {found}, but must be {expected}")]
     Config {
         /// Its name.
         name: &'static str,

@@ -14,7 +14,8 @@ pub struct LionConfig {
     /// How much of the momentum is in the direction of a step, and how much of it stays: in [0, 1).
     pub betas: [f64; 2],
     /// The weight decay: a step with the learning rate 1 would subtract this fraction of a parameter. 0 or more.
-    /// Only matrices decay by default: see [`Optimizer::decaying`].
+    /// Only the matrices of linear maps [decay by default](super::ParameterInfo::decays_by_default): no biases, gains, learned positions, and
+    /// tables of embeddings. [`Optimizer::decaying`] changes that.
     pub weight_decay: f64,
 }
 

@@ -7,7 +7,7 @@
 //! - [`cross_entropy`]: the loss of classifiers and language models, fused with its gradient, with ignored targets and label
 //!   smoothing.
 //! - [`AdamW`], [`Sgd`], [`Lion`], [`Adafactor`], [`Muon`], [`ScheduleFree`]: optimizers. Unlike those of dfdx, they apply no weight
-//!   decay to norms, biases and embeddings, and their [state](OptimizerState) can be saved. An [`Algorithm`] makes another one.
+//!   decay to biases, gains, learned positions and embeddings, and their [state](OptimizerState) can be saved. An [`Algorithm`] makes another one.
 //! - [`Trainer::ema`]: a moving average of the parameters. [`Ema`] is the same for steps of your own.
 //! - [`clip_grad_norm`], [`grad_norm`]: the norm of the gradients, and gradient clipping.
 //! - [`scale_grads`]: the mean over several batches, for steps on more examples than fit into memory.

@@ -20,13 +20,14 @@ pub struct MuonConfig {
     /// Whether the step looks ahead along the momentum.
     pub nesterov: bool,
     /// The weight decay: a step with the learning rate 1 would subtract this fraction of a parameter. 0 or more.
-    /// Only matrices decay by default: see [`Optimizer::decaying`].
+    /// Only the matrices of linear maps [decay by default](super::ParameterInfo::decays_by_default): no biases, gains, learned positions, and
+    /// tables of embeddings. [`Optimizer::decaying`] changes that.
     pub weight_decay: f64,
     /// The length of a step of a matrix.
     pub scale: MuonScale,
-    /// The coefficients of the Newton-Schulz iteration `x = a x + b x³ + c x⁵` of singular values.
+    /// The coefficients of the Newton-Schulz iteration `x = a x + b x³ + c x⁵` of singular values: finite.
     pub coefficients: [f64; 3],
-    /// The number of iterations.
+    /// The number of iterations: 1 or more.
     pub iterations: usize,
     /// A momentum with a norm below this is not made longer: more than 0.
     pub epsilon: f64,
@@ -147,6 +148,23 @@ const fn optional(name: &'static str) -> List {
 
 const MOMENTUM: List = optional("momentum");
 
+/// A setting, and whether it has one of the values that are allowed.
+fn check(
+    name: &'static str,
+    found: f64,
+    is_allowed: bool,
+    expected: &'static str,
+) -> Result<(), InvalidSetting> {
+    match is_allowed {
+        true => Ok(()),
+        false => Err(InvalidSetting {
+            name,
+            found,
+            expected,
+        }),
+    }
+}
+
 impl MuonConfig {
     fn is_hidden(&self, parameter: &ParameterInfo<'_>) -> bool {
         parameter.dims.len() == 2 && (self.hidden)(parameter)
@@ -185,13 +203,14 @@ impl Algorithm for MuonConfig {
         InvalidSetting::check_not_negative("lr", self.lr)?;
         InvalidSetting::check_share("momentum", self.momentum)?;
         InvalidSetting::check_not_negative("weight_decay", self.weight_decay)?;
-        if !(f64::MIN_POSITIVE..=f64::MAX).contains(&self.epsilon) {
-            return Err(InvalidSetting {
-                name: "epsilon",
-                found: self.epsilon,
-                expected: "finite and more than 0",
-            });
+        let names = ["coefficients[0]", "coefficients[1]", "coefficients[2]"];
+        for (name, found) in names.into_iter().zip(self.coefficients) {
+            check(name, found, found.is_finite(), "finite")?;
         }
+        let iterations = self.iterations as f64;
+        check("iterations", iterations, self.iterations > 0, "1 or more")?;
+        let is_normal = (f64::MIN_POSITIVE..=f64::MAX).contains(&self.epsilon);
+        check("epsilon", self.epsilon, is_normal, "finite and more than 0")?;
         self.adamw.check()
     }
 

@@ -2,6 +2,8 @@
 
 use std::f64::consts::PI;
 
+use super::algorithm::InvalidSetting;
+
 /// A learning rate for every step of training. The first step is 1.
 ///
 /// PyTorch and Hugging Face count steps from 0: a scheduler such as `get_cosine_schedule_with_warmup` has the rate `rate(step)` before the
@@ -24,6 +26,14 @@ use std::f64::consts::PI;
 pub trait Schedule {
     /// The rate of a step. Step 0, before training, has the rate of step 1.
     fn rate(&self, step: u64) -> f64;
+
+    /// Checks the settings. A [`Trainer`](super::Trainer) does so in each step.
+    ///
+    /// # Errors
+    /// The first one that is not allowed.
+    fn check(&self) -> Result<(), InvalidSetting> {
+        Ok(())
+    }
 }
 
 /// A linear warm-up, then half a cosine wave down to the final rate, which stays.
@@ -186,9 +196,9 @@ fn share_of(step: u64, start: u64, steps: u64) -> f64 {
 #[doc(alias("NoamOpt", "LambdaLR"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noam {
-    /// The width of the model.
+    /// The width of the model: 1 or more.
     pub d_model: usize,
-    /// The number of steps of the warm-up.
+    /// The number of steps of the warm-up: 1 or more. With 1 there is none.
     pub warm_up: u64,
     /// A factor, which is 1 in the paper.
     pub factor: f64,
@@ -197,9 +207,23 @@ pub struct Noam {
 impl Schedule for Noam {
     fn rate(&self, step: u64) -> f64 {
         let step = step.max(1) as f64;
-        let warm_up = self.warm_up.max(1) as f64;
-        let width = self.d_model.max(1) as f64;
+        let [width, warm_up] = [self.d_model as f64, self.warm_up as f64];
         self.factor * width.powf(-0.5) * step.powf(-0.5).min(step * warm_up.powf(-1.5))
+    }
+
+    fn check(&self) -> Result<(), InvalidSetting> {
+        let sizes = [
+            ("d_model", self.d_model == 0),
+            ("warm_up", self.warm_up == 0),
+        ];
+        match sizes.into_iter().find(|(_, is_zero)| *is_zero) {
+            None => Ok(()),
+            Some((name, _)) => Err(InvalidSetting {
+                name,
+                found: 0.0,
+                expected: "1 or more",
+            }),
+        }
     }
 }
 
@@ -249,6 +273,26 @@ mod tests {
         };
         let rates: Vec<_> = (1..=9).map(|step| wsd.rate(step)).collect();
         assert_eq!(rates, [0.25, 0.5, 0.75, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn noam_has_a_width_and_a_warm_up() {
+        let noam = Noam {
+            d_model: 4,
+            warm_up: 1,
+            factor: 1.0,
+        };
+        assert_eq!([1, 4].map(|step| noam.rate(step)), [0.5, 0.25]);
+        let refused = |noam: Noam| noam.check().map_err(|error| error.to_string());
+        assert_eq!(refused(noam), Ok(()));
+        let no_width = Noam { d_model: 0, ..noam };
+        let expected = "`d_model` is 0, but must be 1 or more";
+        assert_eq!(refused(no_width), Err(expected.into()));
+        // Steps by hand have no rate, either.
+        assert_eq!(no_width.rate(3), f64::INFINITY);
+        let no_warm_up = Noam { warm_up: 0, ..noam };
+        let expected = "`warm_up` is 0, but must be 1 or more";
+        assert_eq!(refused(no_warm_up), Err(expected.into()));
     }
 
     #[test]

@@ -18,7 +18,8 @@ pub struct SgdConfig {
     /// Whether the step looks ahead along the momentum.
     pub nesterov: bool,
     /// This multiple of a parameter is added to its gradient: 0 or more.
-    /// Only matrices decay by default: see [`Optimizer::decaying`].
+    /// Only the matrices of linear maps [decay by default](super::ParameterInfo::decays_by_default): no biases, gains, learned positions, and
+    /// tables of embeddings. [`Optimizer::decaying`] changes that.
     pub weight_decay: f64,
 }
 

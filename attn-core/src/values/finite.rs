@@ -3,7 +3,7 @@
 use std::fmt;
 
 use dfdx::{
-    shapes::Rank0,
+    shapes::{HasShape, Rank0, Shape},
     tensor::{NoneTape, OwnedTape, Tensor},
     tensor_ops::Backward,
 };
@@ -12,14 +12,15 @@ use crate::{
     Backend, Element, Error,
     entry::{ForwardOptions, Observer},
     model::Outline,
+    sizes::index_of,
 };
 
-/// The operation whose result, or whose gradient of that, is the first of a pass that is not finite.
+/// The operation whose result, or whose gradient of that, is the first of a pass that is not finite; or the input that has NaN.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NonFinite {
     /// The name of the value: that of its variable, or the kind of the operation, behind the loops that it stands in: `blocks.1.x`.
     pub value: String,
-    /// The operation that computes the value: `blocks.1.attention`.
+    /// The operation that computes the value: `blocks.1.attention`. Of an input, the place of the number: `[0, 2]`.
     pub operation: String,
     /// The pass in which it was found.
     pub pass: Pass,
@@ -30,6 +31,8 @@ pub struct NonFinite {
 /// A pass over a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pass {
+    /// Before the pass: the value is an input of a trainer's batch, and has NaN. An infinite input may be meant, as a bias of `-∞` is.
+    Input,
     /// The value is not finite.
     Forward,
     /// All values are finite, and the gradient of this one is not. An operation that reads it computes the gradient.
@@ -45,6 +48,8 @@ impl fmt::Display for NonFinite {
             ..
         } = self;
         match self.pass {
+            Pass::Input if operation == "[]" => write!(f, "the input `{value}` is {number}"),
+            Pass::Input => write!(f, "the input `{value}` has {number} at {operation}"),
             Pass::Forward => write!(
                 f,
                 "forward: `{value}`, the result of `{operation}`, has the number {number}"
@@ -84,6 +89,27 @@ impl<E: Element, D: Backend<E>> Backpropagate for Tensor<Rank0, E, D, NoneTape> 
     fn backpropagate(self) -> Result<(), D::Err> {
         Ok(())
     }
+}
+
+/// Looks for NaN in an input of this name.
+pub fn nan_of_input<S: Shape, E: Element, D: Backend<E>>(
+    name: &str,
+    input: &Tensor<S, E, D>,
+) -> Option<NonFinite> {
+    let shape: Vec<usize> = input.shape().concrete().into_iter().collect();
+    // dfdx cannot list the numbers of an empty tensor.
+    if shape.contains(&0) {
+        return None;
+    }
+    let numbers = input.as_vec();
+    let place = numbers.iter().position(|number| number.is_nan())?;
+    let index = index_of(place, &shape);
+    Some(NonFinite {
+        value: name.to_owned(),
+        operation: format!("{index:?}"),
+        pass: Pass::Input,
+        number: f64::NAN,
+    })
 }
 
 /// Runs a model as a chain of operations, and then backward from its loss.

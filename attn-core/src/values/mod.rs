@@ -9,5 +9,5 @@
 mod finite;
 mod value;
 
-pub use finite::{Backpropagate, NonFinite, Pass, first_non_finite};
+pub use finite::{Backpropagate, NonFinite, Pass, first_non_finite, nan_of_input};
 pub use value::{Value, Values, record_values};

@@ -33,7 +33,7 @@ pub enum VizError {
     },
 
     /// There are labels for more sequences than the map has.
-    #[error("`{map}` has {expected} sequences, but there are labels for {found}")]
+    #[error("`{map}` has {expected} {}, but there are labels for {found}", sequences(*expected))]
     Sequences {
         /// The name of the map.
         map: String,
@@ -93,6 +93,13 @@ pub enum VizError {
         /// The reason.
         reason: String,
     },
+}
+
+fn sequences(count: usize) -> &'static str {
+    match count {
+        1 => "sequence",
+        _ => "sequences",
+    }
 }
 
 impl From<Failure> for VizError {

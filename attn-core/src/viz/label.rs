@@ -210,7 +210,7 @@ mod tests {
         );
         assert_eq!(
             refused(Labels::same([["x"], ["y"]])),
-            Err("`a` has 1 sequences, but there are labels for 2".into())
+            Err("`a` has 1 sequence, but there are labels for 2".into())
         );
     }
 }

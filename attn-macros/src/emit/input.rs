@@ -255,6 +255,13 @@ pub(super) fn emit_check(cx: &Layer<'_>) -> TokenStream {
     quote!(p::check_axes(#label, axes, #widths)?;)
 }
 
+/// The line that checks the sizes of a session that has `room`.
+pub(super) fn emit_room_check(cx: &Layer<'_>) -> TokenStream {
+    let label = cx.label();
+    let widths = emit_widths(cx);
+    quote!(p::check_room(#label, (room.sequences, room.capacity), #widths)?;)
+}
+
 /// The lines that check that the sequences fill the grid, for lengths in `axes`.
 pub(super) fn emit_grid_check(cx: &Layer<'_>) -> Option<TokenStream> {
     let label = cx.label();

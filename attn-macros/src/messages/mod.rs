@@ -15,7 +15,7 @@ use syn::Expr;
 
 use crate::spec::elsewhere::{NamePosition as Stands, instead_of};
 use crate::spec::keys::{Arg, ArgKind, KEYS, Key, KeyKind, Word, nearest, owner_of};
-use crate::spec::value::Numbers;
+use crate::spec::value::{NoSize, Numbers};
 use crate::spec::{Real, Size, not_constant, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
@@ -52,6 +52,9 @@ pub(crate) const SCALE_WITH_ADDITIVE: &str = "`scale` contradicts `score = addit
     help: leave out `scale`";
 pub(crate) const ROPE_WITH_BILINEAR: &str = "`rope` contradicts `score = bilinear`: with a matrix between query and key, their rotations do not combine to a relative one\n\
     help: use `score = scaled_dot` with `rope`, or a bias as `position = alibi`";
+
+pub(crate) const LOST: &str = "this declaration has a mistake, and its message is lost: that is an error of `attn`\n\
+    help: leave out parts of the declaration to find the mistake, and report it";
 
 pub(crate) fn too_deep(deepest: usize) -> String {
     format!(
@@ -241,10 +244,49 @@ pub(crate) fn expected_size(what: &str, found: &TokenStream) -> String {
     )
 }
 
-pub(crate) fn expected_number(what: &str, found: &TokenStream) -> String {
+/// Arithmetic of whole numbers that is no size.
+pub(crate) fn no_size_of(what: &str, found: &TokenStream, mistake: NoSize) -> String {
+    let (why, help) = match mistake {
+        NoSize::TooLarge => ("does not fit into 64 bits", "write a smaller number"),
+        NoSize::DivisionByZero => ("divides by zero", "the divisor is at least 1"),
+    };
     format!(
-        "`{what}` expects a number, found {}\nhelp: a literal, a constant, or an expression in braces: `0.1`, `P`, `{{ 1.0 / N }}`",
+        "`{what}` expects a positive whole number, found {}, which {why}\nhelp: {help}",
         quoted(found)
+    )
+}
+
+/// An expression with those of the constants that it names.
+pub(crate) fn constant_too_long(what: &str, most: usize) -> String {
+    format!(
+        "{} expects an expression of at most {most} tokens, found more: constants of the header that it names stand in it with their expressions\n\
+         help: declare a `const` of Rust with this value, and use that",
+        subject(what)
+    )
+}
+
+/// What a number stands for, if it is the value of no key.
+pub(crate) const OPERAND: &str = "an operand";
+
+fn subject(what: &str) -> String {
+    match what {
+        OPERAND => what.to_owned(),
+        key => format!("`{key}`"),
+    }
+}
+
+pub(crate) fn expected_number(what: &str, found: &TokenStream) -> String {
+    let subject = subject(what);
+    let found_text = quoted(found);
+    let literal = syn::parse2::<syn::LitFloat>(found.clone()).ok();
+    let value = literal.and_then(|literal| literal.base10_parse::<f64>().ok());
+    if value.is_some_and(f64::is_infinite) {
+        return format!(
+            "{subject} expects a number, found {found_text}, which is no finite number\nhelp: the largest `f32` is about 3.4e38"
+        );
+    }
+    format!(
+        "{subject} expects a number, found {found_text}\nhelp: a literal, a constant, or an expression in braces: `0.1`, `P`, `{{ 1.0 / N }}`"
     )
 }
 

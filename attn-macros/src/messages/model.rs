@@ -39,7 +39,7 @@ use crate::spec::{Size, text};
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
     help: `model! { pub struct Gpt<vocab = 65>; fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] { .. } }`";
 pub(crate) const EXPECTED_STRUCT: &str = "expected `struct`\n\
-    help: a model is declared as `pub struct Name<size = 65>; fn forward(..) -> [..] { .. }`";
+    help: a model is declared as an item, outside of expressions and types: `pub struct Name<size = 65>; fn forward(..) -> [..] { .. }`";
 pub(crate) const EXPECTED_NAME: &str = "expected a name for the model";
 pub(crate) const EXPECTED_SEMICOLON: &str = "expected `;` after the name and its sizes";
 pub(crate) const EXPECTED_FORWARD: &str = "expected `fn forward(..) -> [..] { .. }`";
@@ -50,7 +50,8 @@ pub(crate) const EXPECTED_TYPE: &str = "expected a shape: `[batch, seq, d_model]
 pub(crate) const EXPECTED_ARGUMENT: &str = "expected a value, or `key = value`";
 pub(crate) const EXPECTED_ARGUMENTS: &str = "expected `<` and the keys of the operation";
 pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
-pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable";
+pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable\n\
+    help: `let x = ..;`, or `let _x = ..;` for a value that nothing reads";
 pub(crate) const SEVERAL_VARIABLES: &str = "several names stand in parentheses behind `let`\n\
     help: `let x = ..;`, or `let (a, b) = split::<axis>(x);`";
 pub(crate) const EXPECTED_PARTS: &str = "expected `split`, `top_k`, `attention`, `attend` or a block with several results\n\
@@ -64,6 +65,8 @@ pub(crate) const EXPECTED_OPERAND: &str =
     "expected a value: a variable, an operation, a number, or a constant expression in braces";
 pub(crate) const EXPECTED_OPERANDS: &str = "expected the operands in parentheses";
 pub(crate) const EXPECTED_REPEAT: &str = "expected `repeat count { .. }`";
+pub(crate) const REPEAT_ALONE: &str = "a `repeat` is no operand: it has no result, and changes variables that are declared before it\n\
+    help: `let mut z = y; repeat 2 { z = ..; }`, and then `x + z`";
 pub(crate) const HALF_OPEN: &str = "expected the end of the range behind two dots\n\
     help: the end is no part of the range: `0..4` has the four indices 0 to 3";
 pub(crate) const PART_OF_OPERATION: &str = "expected a variable or an operation before `[`\n\

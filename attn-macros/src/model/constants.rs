@@ -2,10 +2,10 @@
 //! is emitted: a mistake in it is one error, at the user's tokens.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
-use quote::{ToTokens, format_ident};
+use quote::{ToTokens, format_ident, quote};
 
 use super::sizes::{self, is_value};
-use crate::spec::value::Constant;
+use crate::spec::value::{Constant, Size};
 
 pub(crate) struct Constants {
     model: Ident,
@@ -61,6 +61,25 @@ impl Constants {
             name = format_ident!("{first}_{count}");
         }
         name
+    }
+
+    /// Gives the item of a size another value: what was reported of the constant is then its only error.
+    pub(super) fn give_up(&mut self, size: &Size) {
+        let name = size.to_token_stream().to_string();
+        let is_it = |item: &&mut TokenStream| {
+            let second = (**item).clone().into_iter().nth(1);
+            second.is_some_and(|second| second.to_string() == name)
+        };
+        let Some(item) = self.items.iter_mut().find(is_it) else {
+            return;
+        };
+        // `const`, the name, `:`, `usize`, `=`, and a semicolon at the end.
+        let tokens: Vec<TokenTree> = item.clone().into_iter().collect();
+        if let Some((start, rest)) = tokens.split_at_checked(5)
+            && let Some((end, expr)) = rest.split_last()
+        {
+            *item = quote!(#(#start)* { let _ = #(#expr)*; 1 } #end);
+        }
     }
 
     /// Drops those behind the `first` ones that nothing of `readers` names.

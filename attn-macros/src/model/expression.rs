@@ -172,6 +172,9 @@ fn parse_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
         return Err(syn::Error::new(input.span(), messages::BLOCK_IN_FUNCTION));
     }
     let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
+    if let Some(message) = loop_as_operand(&name, input) {
+        return Err(syn::Error::new(name.span(), message));
+    }
     if input.peek(Token![!]) && !input.peek(Token![!=]) {
         return Err(syn::Error::new(name.span(), messages::macro_call(&name)));
     }
@@ -191,6 +194,20 @@ fn parse_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
         return Err(in_the_way(input, messages::EXPECTED_OPERATOR));
     }
     Ok(value)
+}
+
+/// The message of a loop in the place of an operand: `y + scan seq { .. }`, `y + repeat 2 { .. }`. A variable may have these names.
+fn loop_as_operand(word: &Ident, input: ParseStream<'_>) -> Option<&'static str> {
+    let has_name = input.peek(syn::Ident);
+    let has_count =
+        has_name || input.peek(Lit) || input.peek(token::Brace) && input.peek2(token::Brace);
+    if word == "scan" && has_name {
+        Some(messages::SCAN_ALONE)
+    } else if word == "repeat" && has_count {
+        Some(messages::REPEAT_ALONE)
+    } else {
+        None
+    }
 }
 
 /// The error of what stands behind a value, where `expected` should.

@@ -29,6 +29,8 @@ pub(crate) enum Length {
         of: Box<Length>,
         size: Size,
         step: Size,
+        /// The call checks that nothing of the axis is left over.
+        exact: bool,
     },
     /// The length of an axis in which so many windows lie, without what is left out at its ends.
     OfWindows {
@@ -77,12 +79,18 @@ impl Length {
         let is_one =
             |factor: &Length| matches!(factor, Length::Constant(size) if size.value == Some(1));
         let mut factors: Vec<_> = factors.filter(|factor| !is_one(factor)).collect();
-        // The parts of an axis, in their order, are the axis.
+        // The parts of an axis, in their order, are the axis, if nothing of it was left over.
         let sizes = factors.iter().skip(1).map(Length::constant);
         let sizes: Option<Vec<&Size>> = sizes.collect();
-        if let (Some(Length::Windows { of, size, step }), Some(sizes)) = (factors.first(), sizes) {
+        if let (
+            Some(Length::Windows {
+                of, size, exact, ..
+            }),
+            Some(sizes),
+        ) = (factors.first(), sizes)
+        {
             let product = sizes.into_iter().fold(Size::known(1), |a, b| a.times(b));
-            if size == step && *size == product {
+            if *exact && *size == product {
                 return (**of).clone();
             }
         }
@@ -93,7 +101,7 @@ impl Length {
         }
     }
 
-    /// A part of an axis that consists of parts, of which the others have this product.
+    /// A part of an axis that consists of parts, of which the others have this product. The call checks that it is a multiple of that.
     pub(crate) fn quotient(of: Length, product: &Size) -> Length {
         match product.value {
             Some(1) => of,
@@ -101,6 +109,7 @@ impl Length {
                 of: Box::new(of),
                 size: product.clone(),
                 step: product.clone(),
+                exact: true,
             },
         }
     }
@@ -116,6 +125,7 @@ impl Length {
             of: Box::new(of),
             size: size.clone(),
             step: step.clone(),
+            exact: false,
         })
     }
 
@@ -125,9 +135,7 @@ impl Length {
         match known {
             Some(((reach, 1), cut)) if reach == cut + 1 => count,
             Some(((reach, step), cut)) if reach == step + cut => {
-                let factors = count.factors().into_iter();
-                let stride = Length::Constant(stride.clone());
-                Length::Product(factors.chain([stride]).collect())
+                Length::product([count, Length::Constant(stride.clone())])
             }
             _ => Length::OfWindows {
                 count: Box::new(count),
@@ -135,6 +143,25 @@ impl Length {
                 stride: stride.clone(),
                 cut: cut.clone(),
             },
+        }
+    }
+
+    /// Whether it is a part of an axis of which nothing is left over.
+    pub(crate) fn is_exact(&self) -> bool {
+        matches!(self, Length::Windows { exact: true, .. })
+    }
+
+    /// The axis of which these are all whole parts, with the size of a part, if something of it may be left over.
+    pub(crate) fn rounded_down(&self) -> Option<(&Length, &Size)> {
+        let Length::Product(factors) = self else {
+            return None;
+        };
+        match factors.as_slice() {
+            [
+                Length::Windows { of, size, step, .. },
+                Length::Constant(part),
+            ] if size == step && size == part => Some((&**of, size)),
+            _ => None,
         }
     }
 
@@ -176,7 +203,7 @@ impl Length {
                 let factors = all(factors);
                 quote!(p::product_of_lengths(&[#(#factors),*]))
             }
-            Length::Windows { of, size, step } => {
+            Length::Windows { of, size, step, .. } => {
                 let of = of.tokens(symbol);
                 quote!(p::layers::count_windows(#of, #size, #step))
             }
@@ -228,13 +255,13 @@ impl fmt::Display for Length {
                 f.write_str(&terms.join(" + "))
             }
             Length::Product(factors) => f.write_str(&joined(factors, " * ")),
-            Length::Windows { of, size, step } if size == step => {
+            Length::Windows { of, size, step, .. } if size == step => {
                 write!(f, "{} / {size}", factor(of))
             }
-            Length::Windows { of, size, step } if step.value == Some(1) => {
+            Length::Windows { of, size, step, .. } if step.value == Some(1) => {
                 write!(f, "{of} - {size} + 1")
             }
-            Length::Windows { of, size, step } => {
+            Length::Windows { of, size, step, .. } => {
                 write!(f, "({of} - {size}) / {step} + 1")
             }
             Length::OfWindows {
@@ -297,6 +324,26 @@ mod tests {
         assert_eq!(short.to_string(), "seq - 3 + 1");
     }
 
+    fn groups_of_four() -> Length {
+        quotient(symbol("seq"), 4)
+    }
+
+    #[test]
+    fn a_transposed_convolution_of_the_parts_of_an_axis_has_its_length() {
+        let [two, zero] = [2, 0].map(Size::known);
+        let halves = quotient(symbol("seq"), 2);
+        let back = Length::of_windows(halves, &two, &two, &zero);
+        assert_eq!(back, symbol("seq"));
+        let quarters = Length::quotient(quotient(symbol("seq"), 2), &two);
+        let once = Length::of_windows(quarters, &two, &two, &zero);
+        assert_eq!(once, quotient(symbol("seq"), 2));
+        assert_eq!(Length::of_windows(once, &two, &two, &zero), symbol("seq"));
+        // An odd length has one window less.
+        let windows = Length::windows(symbol("seq"), &two, &two);
+        let back = Length::of_windows(windows, &two, &two, &zero);
+        assert_eq!(back.to_string(), "seq / 2 * 2");
+    }
+
     #[test]
     fn the_parts_of_an_axis_are_the_axis() {
         let groups = quotient(symbol("seq"), 4);
@@ -305,6 +352,17 @@ mod tests {
         assert_eq!(merged, symbol("seq"));
         let other = Length::product([constant(4), groups]);
         assert_eq!(other.to_string(), "4 * seq / 4");
+        // Windows may leave something over.
+        let windows = Length::windows(symbol("seq"), &Size::known(4), &Size::known(4));
+        assert_eq!(windows, groups_of_four());
+        let merged = Length::product([windows, constant(4)]);
+        assert_eq!(merged.to_string(), "seq / 4 * 4");
+        assert_eq!(
+            merged
+                .rounded_down()
+                .map(|(of, size)| (of.to_string(), size.value)),
+            Some(("seq".to_owned(), Some(4)))
+        );
         let rows = Length::product([symbol("batch"), symbol("seq")]);
         assert_ne!(rows, Length::product([symbol("seq"), symbol("batch")]));
     }

@@ -15,8 +15,13 @@ use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::ops::OPERATIONS;
 use crate::spec::keys::{Key, KeyKind, nearest};
-use crate::spec::value::{Numbers, Real, Size};
-use crate::spec::{parse_number, parse_numbers, parse_size};
+use crate::spec::value::{Numbers, Real, Size, is_condition, is_converted_to_size};
+use crate::spec::{parse_number, parse_numbers, parse_size, receiver};
+
+/// Above any vocabulary and any axis that is flattened, and low enough that the numbers of a matrix of two sizes can be counted.
+pub(crate) const LARGEST_SIZE: u64 = 1 << 30;
+/// The same of several axes that are merged.
+pub(crate) const LARGEST_PRODUCT: u64 = 1 << 40;
 
 /// The constants that the header declares, and in a block those that a call gives it.
 #[derive(Clone, Default)]
@@ -24,6 +29,8 @@ pub(super) struct Sizes {
     declared: Vec<Named>,
     /// Names that stand for a size, and are none of these: constants of the user, or misspelt.
     others: Rc<RefCell<Vec<Ident>>>,
+    /// Constants whose use as another thing than they are was reported.
+    misused: Rc<RefCell<Vec<Ident>>>,
 }
 
 #[derive(Clone)]
@@ -54,6 +61,7 @@ impl Sizes {
         let mut sizes = Sizes {
             declared: Vec::new(),
             others: Rc::default(),
+            misused: Rc::default(),
         };
         for (index, SizeDraft { name, value }) in drafts.iter().enumerate() {
             if sizes.has(name) {
@@ -62,12 +70,17 @@ impl Sizes {
             }
             let is_sound = sizes.is_sound(value)
                 && is_set(name, value, &drafts[index..], cx)
-                && is_no_key(name, value, cx);
+                && is_no_key(name, value, cx)
+                && is_no_condition(name, value, cx);
             let tokens = sizes.substitute(value);
             let value = is_sound
                 .then(|| ConstValue::of(name, &tokens, constants, cx))
                 .flatten();
-            let tokens = value.as_ref().and_then(ConstValue::known).unwrap_or(tokens);
+            // What names a wrong one is wrong itself, and no longer than it was written.
+            let tokens = match &value {
+                Some(value) => value.known().unwrap_or(tokens),
+                None => TokenStream::new(),
+            };
             sizes.declared.push(Named {
                 name: name.clone(),
                 tokens: one_token(tokens),
@@ -143,7 +156,7 @@ impl Sizes {
 
     /// The same in a type, where expressions stand in braces.
     pub(super) fn substitute_in_type(&self, tokens: &TokenStream) -> TokenStream {
-        self.replace(tokens, Delimiter::Brace)
+        receiver::with_types(self.replace(tokens, Delimiter::Brace))
     }
 
     /// The same, where these delimiters are around what is more than a token.
@@ -163,6 +176,22 @@ impl Sizes {
             other => other.clone(),
         });
         replaced.collect()
+    }
+
+    /// Whether this is the first time that the use of a constant as another thing than it is would be reported.
+    pub(super) fn is_first_misuse(&self, name: &Ident) -> bool {
+        let mut misused = self.misused.borrow_mut();
+        let is_first = !misused.contains(name);
+        if is_first {
+            misused.push(name.clone());
+        }
+        is_first
+    }
+
+    /// Whether a mistake in a constant, or in its use, was reported.
+    pub(super) fn is_reported(&self, name: &Ident) -> bool {
+        let is_wrong = self.find(name).is_some_and(|named| named.value.is_none());
+        is_wrong || self.misused.borrow().contains(name)
     }
 
     fn find(&self, name: &Ident) -> Option<&Named> {
@@ -270,6 +299,15 @@ fn is_no_key(name: &Ident, value: &TokenStream, cx: &Diagnostics) -> bool {
     !is_value
 }
 
+/// Whether this is a constant, and not a condition, which rustc would have to evaluate.
+fn is_no_condition(name: &Ident, value: &TokenStream, cx: &Diagnostics) -> bool {
+    let is_condition = syn::parse2(value.clone()).is_ok_and(|value| is_condition(&value));
+    if is_condition {
+        cx.error(value, messages::condition_as_constant(name, value));
+    }
+    !is_condition
+}
+
 /// Where `name` was probably meant. Of one size and one other name, each is likely to be the other, however they are spelt.
 fn meant_for<'a>(name: &Ident, others: &'a [Ident], is_one: bool) -> Option<&'a Ident> {
     let texts: Vec<_> = others.iter().map(Ident::to_string).collect();
@@ -297,7 +335,7 @@ impl ConstValue {
                 ConstValue::Numbers(numbers)
             }
             // A decimal point in a size is a mistake.
-            _ if has_float(tokens) && !is_key_of_size(&text) => {
+            _ if has_float(tokens) && !is_key_of_size(&text) && !is_made_a_size(tokens) => {
                 let mut number = parse_number(tokens, &name.to_string(), cx)?;
                 constants.name_as(&text, &mut number);
                 ConstValue::Number(number)
@@ -353,6 +391,12 @@ fn is_key_of_size(name: &str) -> bool {
         .filter_map(|operation| operation.key(name));
     let mut keys = Key::find(name).into_iter().chain(of_operations);
     keys.any(|key| matches!(key.kind, KeyKind::Size))
+}
+
+/// Whether a number is converted to a size: `{ (1.5 * d as f32) as usize }`. A root is a number alone.
+fn is_made_a_size(tokens: &TokenStream) -> bool {
+    let is_converted = syn::parse2(tokens.clone()).is_ok_and(|value| is_converted_to_size(&value));
+    is_converted && parse_size(tokens, "", &Diagnostics::default()).is_some()
 }
 
 /// Whether one of these tokens is a number with a decimal point or an exponent.

@@ -215,7 +215,7 @@ fn parse_tensor(input: ParseStream<'_>) -> syn::Result<(TypeDraft, TokenStream)>
     while !input.is_empty() && !input.peek(Token![;]) {
         init.extend([input.parse::<TokenTree>()?]);
     }
-    expect::<Token![;]>(input, messages::EXPECTED_PARAM)?;
+    expect::<Token![;]>(input, messages::EXPECTED_END_OF_PARAM)?;
     Ok((ty, init))
 }
 

@@ -164,7 +164,7 @@ impl<'n, 'm> OnnxNode<'n, 'm> {
             Length::Constant(size) => Term::ints([self.writer.size(size)]),
             Length::Sum(terms) => fold(self, "Add", terms),
             Length::Product(factors) => fold(self, "Mul", factors),
-            Length::Windows { of, size, step } => {
+            Length::Windows { of, size, step, .. } => {
                 let of = self.length_of(of);
                 let [size, step] = [size, step].map(|of| Term::ints([self.writer.size(of)]));
                 of.minus(size).over(step).plus(Term::ints([1]))

@@ -124,6 +124,11 @@ impl Elementwise {
         }
     }
 
+    /// Whether one of its loops is none of the known ones.
+    pub(crate) fn is_emitted(&self) -> bool {
+        self.reads_result || self.known().0.is_none()
+    }
+
     /// The loop of the gradients if it is emitted.
     fn derivative(&self) -> Derivative {
         Derivative::of(&self.expr, self.operands(), self.reads_result)

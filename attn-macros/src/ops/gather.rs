@@ -185,7 +185,7 @@ impl Gather {
         let axis = &axis.length;
         let checks = offsets.iter().map(|offset| {
             let least = match offset {
-                Offset::FromStart(start) => quote!(#start + 1),
+                Offset::FromStart(start) => quote!(usize::saturating_add(#start, 1)),
                 Offset::FromEnd(before) => quote!(#before),
             };
             quote!(p::check_at_least(#model, #axis, #len, #least)?;)

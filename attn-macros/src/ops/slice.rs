@@ -59,7 +59,7 @@ impl Slice {
         };
         let axis = &axis.length;
         let least = match (&self.start, &self.len) {
-            (Offset::FromStart(start), None) => quote!(#start + 1),
+            (Offset::FromStart(start), None) => quote!(usize::saturating_add(#start, 1)),
             (Offset::FromStart(start), Some(Axis::Size(len))) => quote!(#start + #len),
             // The axis is as long as the part and what is around it.
             (Offset::FromStart(_), Some(Axis::Symbol(_))) => return None,

@@ -168,7 +168,7 @@ const BIDIRECTIONAL: Key = Key {
     name: "bidirectional",
     kind: KeyKind::Word(DIRECTIONS),
     default: "by the words of `mask`, or else required with `rel_pos_bias`",
-    doc: "Whether `rel_pos_bias` tells keys after the query apart. `mask = causal`, a window that is not `symmetric`, and what `&` and `|` make of these say `false`; no mask, `padding`, `document`, `prefix_lm`, `chunked` and symmetric windows say `true`. A `fn mask` and `!` do not say. T5's `bidirectional`.",
+    doc: "Whether `rel_pos_bias` tells keys after the query apart. `mask = causal`, a window that is not `symmetric`, and what `&` and `|` make of these say `false`; but aligned `lower_right` in cross-attention they say `true`, as a query attends to keys with a greater index than its own; no mask, `padding`, `document`, `prefix_lm`, `chunked` and symmetric windows say `true`, too. A `fn mask` and `!` do not say. T5's `bidirectional`.",
 };
 const QK_NORM: Key = Key {
     name: "qk_norm",
@@ -337,7 +337,7 @@ static QK_NORMS: &[Word] = &[
     Word {
         name: "l2",
         args: &[number("epsilon", Some(1e-6))],
-        doc: "Unit length (Henry et al. 2020), up to `epsilon`, which is added to its square.",
+        doc: "Unit length (Henry et al. 2020), up to `epsilon`, which is added to its square: `x / sqrt(sum(x²) + epsilon)`.",
     },
 ];
 

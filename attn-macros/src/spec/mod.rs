@@ -14,6 +14,7 @@ mod mask;
 pub(crate) mod not_constant;
 pub(crate) mod parse;
 mod position;
+pub(crate) mod receiver;
 pub(crate) mod rope_keys;
 mod rotary;
 mod rules;
@@ -37,7 +38,9 @@ pub(crate) use parse::{expect, has_next_entry, parse, parse_crate, tokens_of_ent
 pub(crate) use rules::Rules;
 pub(crate) use talking::TalkingHeads;
 pub(crate) use value::{Real, Size};
-pub(crate) use word::{Call, parse_number, parse_numbers, parse_size, split_at_commas};
+pub(crate) use word::{
+    Call, parse_number, parse_numbers, parse_size, split_at_commas, without_parentheses,
+};
 
 use crate::score::prove::{Claim, Subject, Verdict};
 use crate::score::{Expr, builtin};

@@ -9,6 +9,7 @@ pub(crate) fn of(tokens: &TokenStream) -> String {
         text: String::new(),
         glued: true,
         operand: false,
+        and: false,
     };
     let mut tokens = tokens.clone().into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -48,6 +49,8 @@ struct Writer {
     glued: bool,
     /// Whether the tokens so far can be the left operand of an operator, or be called.
     operand: bool,
+    /// Whether the last token is the first half of `&&` between operands.
+    and: bool,
 }
 
 impl Writer {
@@ -77,7 +80,11 @@ impl Writer {
         let symbol = punct.as_char();
         let joint = punct.spacing() == Spacing::Joint;
         // A sign, a negation or a borrow is attached to the token after it.
-        let prefix = !self.operand && matches!(symbol, '-' | '!' | '&' | '*' | '\'' | '#' | '$');
+        let is_second = symbol == '&' && std::mem::take(&mut self.and);
+        self.and = symbol == '&' && joint && self.operand;
+        let prefix = !self.operand
+            && !is_second
+            && matches!(symbol, '-' | '!' | '&' | '*' | '\'' | '#' | '$');
         let tight = matches!(symbol, '.' | ':');
         let trailing = matches!(symbol, ',' | ';' | '?' | '!') && self.operand && !joint;
         self.push(&symbol.to_string(), tight || trailing || last);
@@ -115,6 +122,9 @@ mod tests {
             "0..2",
             "a == b",
             "a != b",
+            "a && b > 3",
+            "a && !b",
+            "&a[0]",
             "'a",
             "concat!(x)",
             "rope(theta = 100.0)",

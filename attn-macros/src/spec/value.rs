@@ -8,7 +8,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{BinOp, Expr, Lit, UnOp};
 
-use super::{not_constant, text};
+use super::{not_constant, receiver, text};
 
 /// A value that only rustc may be able to evaluate.
 pub(crate) trait Constant {
@@ -70,7 +70,7 @@ impl Size {
             Known::Value(value) => Size::known(u64::try_from(value).ok()?),
             Known::Later => Size {
                 value: None,
-                tokens: inner(expr).to_token_stream(),
+                tokens: receiver::with_types(inner(expr).to_token_stream()),
                 text: text::of(&inner(expr).to_token_stream()),
                 origin: TokenStream::new(),
                 axis: None,
@@ -78,6 +78,28 @@ impl Size {
             Known::Wrong => return None,
         };
         Some(Size { origin, ..size })
+    }
+
+    /// Why `expr`, which is no size, is none, where it is made of whole numbers.
+    pub(crate) fn mistake(expr: &Expr) -> Option<NoSize> {
+        match inner(expr) {
+            Expr::Lit(lit) => match &lit.lit {
+                Lit::Int(int) => int
+                    .base10_parse::<u64>()
+                    .is_err()
+                    .then_some(NoSize::TooLarge),
+                _ => None,
+            },
+            Expr::Binary(binary) => {
+                let [left, right] = [&binary.left, &binary.right];
+                let of_sides = Size::mistake(left).or_else(|| Size::mistake(right));
+                of_sides.or_else(|| match (eval_int(left), eval_int(right)) {
+                    (Known::Value(a), Known::Value(b)) => mistake_of_op(&binary.op, a, b),
+                    _ => None,
+                })
+            }
+            _ => None,
+        }
     }
 
     /// The size as a const generic argument.
@@ -114,7 +136,7 @@ impl Size {
         Size::derive(value, quote!(((#a) + (#b))), format!("{a} + {b}"))
     }
 
-    /// `self - other`, where `other` is at most `self`.
+    /// `self - other`, where `other` is at most `self`. If only rustc finds out that it is not, the assertion about it is the one error.
     pub(crate) fn minus(&self, other: &Size) -> Size {
         let a = self;
         let b = other;
@@ -124,7 +146,7 @@ impl Size {
         let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_sub(b));
         Size::derive(
             value,
-            quote!(((#a) - (#b))),
+            quote!(usize::saturating_sub(#a, #b)),
             format!("{a} - {}", b.factor()),
         )
     }
@@ -295,6 +317,14 @@ impl fmt::Debug for Size {
     }
 }
 
+/// Why arithmetic of whole numbers is no size.
+#[derive(Clone, Copy)]
+pub(crate) enum NoSize {
+    /// It does not fit into 64 bits.
+    TooLarge,
+    DivisionByZero,
+}
+
 /// A compile-time number, evaluated to `f64`.
 #[derive(Clone)]
 pub(crate) struct Real {
@@ -325,7 +355,7 @@ impl Real {
                 let expr = inner(expr);
                 Real {
                     value: None,
-                    tokens: not_constant::with_roots(expr.to_token_stream()),
+                    tokens: not_constant::with_roots(receiver::with_types(expr.to_token_stream())),
                     text: text::of(&expr.to_token_stream()),
                     origin: TokenStream::new(),
                 }
@@ -538,6 +568,8 @@ fn eval_int(expr: &Expr) -> Known<i128> {
 }
 
 fn int_op(op: &BinOp, a: i128, b: i128) -> Option<i128> {
+    // Those of a negative number are not those of a size.
+    let has_bits = a >= 0 && b >= 0;
     match op {
         BinOp::Add(_) => a.checked_add(b),
         BinOp::Sub(_) => a.checked_sub(b),
@@ -548,8 +580,57 @@ fn int_op(op: &BinOp, a: i128, b: i128) -> Option<i128> {
             .ok()
             .filter(|&b| b < 64)
             .and_then(|b| a.checked_mul(1 << b)),
-        BinOp::Shr(_) => u32::try_from(b).ok().and_then(|b| a.checked_shr(b)),
+        BinOp::Shr(_) => u32::try_from(b)
+            .ok()
+            .filter(|&b| b < 64)
+            .and_then(|b| a.checked_shr(b)),
+        BinOp::BitAnd(_) if has_bits => Some(a & b),
+        BinOp::BitOr(_) if has_bits => Some(a | b),
+        BinOp::BitXor(_) if has_bits => Some(a ^ b),
         _ => None,
+    }
+}
+
+fn mistake_of_op(op: &BinOp, a: i128, b: i128) -> Option<NoSize> {
+    let fits = |value: Option<i128>| value.is_some_and(|value| u64::try_from(value).is_ok());
+    match op {
+        BinOp::Div(_) | BinOp::Rem(_) if b == 0 => Some(NoSize::DivisionByZero),
+        BinOp::Add(_) | BinOp::Mul(_) | BinOp::Shl(_) if a > 0 && b > 0 => {
+            (!fits(int_op(op, a, b))).then_some(NoSize::TooLarge)
+        }
+        _ => None,
+    }
+}
+
+/// Whether `expr` is a condition, and no size and no number.
+pub(crate) fn is_condition(expr: &Expr) -> bool {
+    match inner(expr) {
+        Expr::Unary(unary) => matches!(unary.op, UnOp::Not(_)),
+        Expr::Binary(binary) => matches!(
+            binary.op,
+            BinOp::And(_)
+                | BinOp::Or(_)
+                | BinOp::Eq(_)
+                | BinOp::Ne(_)
+                | BinOp::Lt(_)
+                | BinOp::Le(_)
+                | BinOp::Gt(_)
+                | BinOp::Ge(_)
+        ),
+        _ => false,
+    }
+}
+
+/// Whether `expr` is a size, as a part of it is converted to `usize`: `(1.5 * N as f32) as usize`.
+pub(crate) fn is_converted_to_size(expr: &Expr) -> bool {
+    match inner(expr) {
+        Expr::Cast(cast) => {
+            matches!(&*cast.ty, syn::Type::Path(ty) if ty.path.is_ident("usize"))
+        }
+        Expr::Binary(binary) => {
+            is_converted_to_size(&binary.left) || is_converted_to_size(&binary.right)
+        }
+        _ => false,
     }
 }
 

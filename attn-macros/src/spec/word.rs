@@ -229,22 +229,36 @@ impl fmt::Debug for Call {
     }
 }
 
+/// The most tokens of a constant with those of the constants that it names, which may double with every name. What is written is shorter
+/// (`depth.rs`).
+const MOST_TOKENS: usize = 4000;
+
 /// A size for `what`, a key or an argument.
 pub(crate) fn parse_size(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> Option<Size> {
+    if is_too_long(tokens, what, cx) {
+        return None;
+    }
     let expr = parse_expr(tokens);
     let found = expr.as_ref().and_then(not_constant::find);
     if is_run_time(found, expr.as_ref(), cx) {
         return None;
     }
-    let size = expr.and_then(|expr| Size::from_expr(&expr));
+    let size = expr.as_ref().and_then(Size::from_expr);
     if size.is_none() {
-        cx.error(tokens, messages::expected_size(what, tokens));
+        let message = match expr.as_ref().and_then(Size::mistake) {
+            Some(mistake) => messages::no_size_of(what, tokens, mistake),
+            None => messages::expected_size(what, tokens),
+        };
+        cx.error(tokens, message);
     }
     size
 }
 
 /// A number for `what`, a key or an argument.
 pub(crate) fn parse_number(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> Option<Real> {
+    if is_too_long(tokens, what, cx) {
+        return None;
+    }
     let expr = parse_expr(tokens);
     let found = expr.as_ref().and_then(not_constant::find_in_number);
     if is_run_time(found, expr.as_ref(), cx) {
@@ -277,6 +291,23 @@ fn is_run_time(found: Option<NotConstant>, expr: Option<&Expr>, cx: &Diagnostics
         NotConstant::Name(_) => {}
     }
     true
+}
+
+/// Reports an expression that takes too long to read.
+fn is_too_long(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> bool {
+    let is_too_long = count(tokens) > MOST_TOKENS;
+    if is_too_long {
+        cx.error(tokens, messages::constant_too_long(what, MOST_TOKENS));
+    }
+    is_too_long
+}
+
+fn count(tokens: &TokenStream) -> usize {
+    let counts = tokens.clone().into_iter().map(|token| match token {
+        TokenTree::Group(group) => 1 + count(&group.stream()),
+        _ => 1,
+    });
+    counts.sum()
 }
 
 fn parse_expr(tokens: &TokenStream) -> Option<Expr> {

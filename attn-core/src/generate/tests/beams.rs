@@ -109,6 +109,26 @@ fn more_beams_find_better_continuations_than_greedy_decoding() {
 }
 
 #[test]
+fn tokens_whose_result_is_minus_infinity_are_in_no_beam() {
+    // Behind 3 only 0 is possible, and behind that only 2, which stops.
+    let mut table = [[f64::NEG_INFINITY; TOKENS]; TOKENS];
+    (table[3][0], table[0][2]) = (0.0, 0.0);
+    let search = BeamSearch {
+        beams: 3,
+        tokens: usize::MAX,
+        stop: &[2],
+        ..BeamSearch::default()
+    };
+    let found = session(table, 10).beam_search(&[3], &search).unwrap();
+    let expected = Beam {
+        tokens: vec![0, 2],
+        log_probability: 0.0,
+        score: 0.0,
+    };
+    assert_eq!(found, [expected]);
+}
+
+#[test]
 fn invalid_search_options_are_refused_before_the_search() {
     let session = session(TABLE, 10);
     let refused = |search: BeamSearch<'_>| match session.beam_search(&[3], &search) {

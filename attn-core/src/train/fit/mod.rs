@@ -50,6 +50,11 @@ pub trait Learner<Batch> {
         Ok(())
     }
 
+    /// The number of steps that its optimizer has taken, if that is known: [`fit`] compares it with the state that it goes on from.
+    fn steps(&self) -> Option<u64> {
+        None
+    }
+
     /// The ranks that train together, if there are several.
     ///
     /// [`fit`] tells them of an error of a batch, of an observer, of an evaluation or of a checkpoint, and so ends them. Of an error of a
@@ -79,6 +84,10 @@ impl<M: Trainable, A: Algorithm, Batch: TrainBatch<M>> Learner<Batch> for Traine
 
     fn step(&mut self, batch: Batch) -> Result<StepReport, Self::Error> {
         Ok(Trainer::step(self, batch)?.into())
+    }
+
+    fn steps(&self) -> Option<u64> {
+        Some(self.state().step)
     }
 
     fn collective(&mut self) -> Option<&mut dyn Collective> {
@@ -274,6 +283,15 @@ pub enum FitError<Error> {
     #[error(transparent)]
     Batch(Box<dyn std::error::Error + Send + Sync>),
 
+    /// The state is that of a run with steps, and the optimizer has taken none: they are not of the same checkpoint. Nothing has changed.
+    #[error("{}", of_other_state(*state, *optimizer))]
+    OtherState {
+        /// The step of the state.
+        state: u64,
+        /// The number of steps of the optimizer.
+        optimizer: u64,
+    },
+
     /// A rank has failed, or its settings differ.
     #[error(transparent)]
     Ranks(#[from] CollectiveError),
@@ -295,6 +313,8 @@ pub enum FitError<Error> {
 /// `state` is the beginning: new, or that of the checkpoint from which a run is resumed; then the batches go on from its step, too.
 /// `observe` is told everything that happens: it draws a progress bar, writes metrics, and may end the run, as after Ctrl-C, with
 /// [`ControlFlow::Break`]. A run that ends this way saves a checkpoint first.
+///
+/// A state of a run with steps needs the optimizer that took them: with one that has taken none it is [`FitError::OtherState`].
 ///
 /// Of several [ranks](Trainer::across), each calls this with its part of the batches. All end after the same step, if one of them breaks off, and save
 /// together. An error of one ends all of them. The numbers of evaluations are those of rank 0. Ranks with another `config` or `state` than rank 0 are an error before the first step.
@@ -383,6 +403,7 @@ where
     let reason = match &ended {
         Err(FitError::Failed(error)) if !in_step => Some(learner.reason(error)),
         Err(FitError::Batch(error)) => Some(error.to_string()),
+        Err(FitError::OtherState { state, optimizer }) => Some(of_other_state(*state, *optimizer)),
         _ => None,
     };
     if let (Some(reason), Some(ranks)) = (reason, learner.collective()) {
@@ -406,6 +427,7 @@ where
 {
     let mut batches = batches.into_iter();
     ranks::check(learner.collective(), config, state)?;
+    check_state(learner.steps(), state)?;
     let before = ranks::Done::of(learner.collective());
     if start::<L, Batch>(learner, config, state, &mut observe)?.is_break() {
         return Ok(FitEnd::Stopped);
@@ -544,6 +566,23 @@ fn save<L: Learner<Batch>, Batch>(
         true => before,
         false => after,
     })
+}
+
+/// Checks that a run goes on with the optimizer that took its steps. Steps that were skipped are none of the optimizer.
+fn check_state<Error>(steps: Option<u64>, state: &FitState) -> Result<(), FitError<Error>> {
+    match steps {
+        Some(0) if state.step > state.skipped => Err(FitError::OtherState {
+            state: state.step,
+            optimizer: 0,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn of_other_state(state: u64, optimizer: u64) -> String {
+    format!(
+        "the state of `fit` is that of step {state}, but the optimizer has taken {optimizer} steps: load the checkpoint of this state into the trainer, or begin with `FitState::default()`"
+    )
 }
 
 fn check<Error>(which: &'static str, found: f64, step: u64) -> Result<(), FitError<Error>> {

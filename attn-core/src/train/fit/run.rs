@@ -472,6 +472,10 @@ where
         Ok(step.map_err(failure)?.into())
     }
 
+    fn steps(&self) -> Option<u64> {
+        Some(self.trainer.state().step)
+    }
+
     fn evaluate(&mut self) -> Result<Option<f64>, FitFailure> {
         let evaluate = self.evaluate.as_mut();
         evaluate.map(|loss| loss(self.trainer)).transpose()

@@ -31,8 +31,8 @@ use crate::{Adapted, Backend, Element, kernel::Buffer};
 /// [`AdamW`](super::AdamW), [`Sgd`](super::Sgd), [`Lion`](super::Lion), [`Adafactor`](super::Adafactor), [`Muon`](super::Muon) and
 /// [`ScheduleFree`](super::ScheduleFree) are optimizers. PyTorch: `torch.optim`.
 ///
-/// Weight decay applies to matrices. It does not apply to biases, the gains of norms, and the tables of embeddings and learned
-/// positions. [`ParameterInfo::decays_by_default`] has the rule, and [`decaying`](Self::decaying) changes it.
+/// Weight decay applies to the matrices of linear maps. It does not apply to biases, gains, learned positions, and tables of embeddings.
+/// [`ParameterInfo::decays_by_default`] has the rule, and [`decaying`](Self::decaying) changes it.
 ///
 /// The [`config`](Self::config) can be changed between steps, for example by a learning rate schedule. The [`state`](Self::state)
 /// is data, with the names of the parameters. Training that resumes with it, and with the parameters, continues as if it had not
@@ -68,8 +68,8 @@ impl<E, A> Optimizer<E, A> {
         }
     }
 
-    /// Changes which parameters decay. By default these are the [matrices](ParameterInfo::decays_by_default): biases, gains and tables of
-    /// embeddings do not.
+    /// Changes which parameters decay. By default these are the [matrices of linear maps](ParameterInfo::decays_by_default): no biases, gains,
+    /// learned positions, and tables of embeddings.
     ///
     /// A parameter may have several names in a model, such as a table that the output layer shares. It does not decay if it does
     /// not decay under one of them.

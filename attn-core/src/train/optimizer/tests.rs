@@ -90,7 +90,7 @@ fn factors_that_are_not_finite_are_refused() {
         let message = refused.map(|error| error.to_string());
         assert_eq!(
             message,
-            Some(format!("`factor` is {factor}, not a finite number"))
+            Some(format!("`factor` is {factor}, but must be a finite number"))
         );
         assert_eq!(gradients.get(&model).array(), [0.0]);
     }

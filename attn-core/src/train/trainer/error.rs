@@ -50,9 +50,10 @@ pub enum TrainError<Dev> {
 
     /// The loss or a gradient is infinite or NaN.
     #[error(
-        "step {step}: the loss is {loss}, and the norm of the gradients {grad_norm}{}{}: training has diverged; a smaller learning rate may help",
+        "step {step}: the loss is {loss}, and the norm of the gradients {grad_norm}{}{}{}",
         of_gradient(parameter.as_deref()),
-        of_operation(first.as_ref(), search.as_deref())
+        of_operation(first.as_ref(), search.as_deref()),
+        advice(*step, first.as_ref())
     )]
     NotFinite {
         /// The step.
@@ -63,8 +64,8 @@ pub enum TrainError<Dev> {
         grad_norm: f64,
         /// The first parameter whose gradient is not finite, if there is one.
         parameter: Option<String>,
-        /// The first operation of the batch whose result is not finite, or if all results are finite, the first whose gradient is not. `None`
-        /// if there is neither: the gradient of a parameter is not finite by its own operation, as a sum that overflows. Of
+        /// The input of the batch that has NaN, or else the first operation whose result is not finite, or if all results are finite, the first whose
+        /// gradient is not. `None` if there is none: the gradient of a parameter is not finite by its own operation, as a sum that overflows. Of
         /// [accumulated](super::Trainer::accumulate) batches, that of the first with such a loss. The search keeps the results of all operations,
         /// logits among them; [`NonFinite::Skip`] leaves it out.
         first: Option<values::NonFinite>,
@@ -119,6 +120,15 @@ where
         (Some(first), _) => format!("; {first}"),
         (None, Some(error)) => format!("; the first operation cannot be looked for: {error}"),
         (None, None) => String::new(),
+    }
+}
+
+/// What may help. Before the first step, and where an input has NaN, the learning rate is not the reason.
+fn advice(step: u64, first: Option<&values::NonFinite>) -> &'static str {
+    let is_input = first.is_some_and(|first| first.pass == values::Pass::Input);
+    match step <= 1 || is_input {
+        true => "",
+        false => ": training has diverged; a smaller learning rate may help",
     }
 }
 

@@ -25,7 +25,9 @@ use self::{
     finite::Search,
     parameters::Parameters,
 };
-use super::{Algorithm, Optimizer, UpdateError, optimizer::Choices, parameters::for_each};
+use super::{
+    Algorithm, InvalidSetting, Optimizer, UpdateError, optimizer::Choices, parameters::for_each,
+};
 use crate::{Adapted, Backend, Element, fused::Operation, kernel::Dtype};
 
 pub(crate) use across::{OfRank, RoundingErrors};
@@ -133,8 +135,8 @@ pub struct TrainerParameter {
     pub frozen: bool,
 }
 
-/// Sets the learning rate of a step.
-type SetRate<A> = dyn Fn(&mut A, u64) + Send + Sync;
+/// Sets the learning rate of a step, if the settings of the schedule are allowed.
+type SetRate<A> = dyn Fn(&mut A, u64) -> Result<(), InvalidSetting> + Send + Sync;
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// A trainer before its first step. `model.trainer(algorithm)` is the same.

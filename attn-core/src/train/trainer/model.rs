@@ -72,7 +72,8 @@ pub trait TrainBatch<M: Trainable>: Clone {
     #[doc(hidden)]
     fn rows(&self) -> usize;
 
-    /// Computes the loss and all gradients as a chain of operations, and looks for the first number that is not finite.
+    /// Looks for NaN in the inputs, then computes the loss and all gradients as a chain of operations, and looks for the first number that is not
+    /// finite.
     ///
     /// # Errors
     /// The errors of the model's `loss`.

@@ -17,7 +17,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
-    /// Sets the learning rate of each step. The settings of the algorithm now are the initial ones: see [`LearningRate::set_lr`].
+    /// Sets the learning rate of each step. The settings of the algorithm now are the initial ones: see [`LearningRate::set_lr`]. If a
+    /// [setting of the schedule](Schedule::check) is not allowed, the next step returns
+    /// [`UpdateError::Config`](crate::train::UpdateError::Config).
     ///
     /// PyTorch: `LambdaLR(optimizer, ..)`, whose function returns a multiple of the rate, with `scheduler.step()` in each step.
     #[doc(alias("lr_scheduler", "LRScheduler"))]
@@ -26,7 +28,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         A: LearningRate + Clone + Send + Sync + 'static,
     {
         let initial = self.optimizer.config.clone();
-        let set = move |algorithm: &mut A, step| algorithm.set_lr(schedule.rate(step), &initial);
+        let set = move |algorithm: &mut A, step| {
+            let checked = schedule.check();
+            checked.map(|()| algorithm.set_lr(schedule.rate(step), &initial))
+        };
         self.schedule = Some(Box::new(set));
         self
     }

@@ -87,7 +87,7 @@ impl<M: Trainable, A: Algorithm> OptimizerStep<'_, M, A> {
         if !(step.loss.is_finite() && step.grad_norm.is_finite()) {
             return self.leave_out(step, first);
         }
-        step.learning_rate = self.set_rate(step.step);
+        step.learning_rate = self.set_rate(step.step)?;
         self.begin()?;
         self.scale_gradients(step.grad_norm);
         self.update_parameters();
@@ -161,11 +161,12 @@ impl<M: Trainable, A: Algorithm> OptimizerStep<'_, M, A> {
     }
 
     /// Sets the learning rate of a step, and returns it.
-    fn set_rate(&mut self, step: u64) -> Option<f64> {
+    fn set_rate(&mut self, step: u64) -> Result<Option<f64>, UpdateError<ErrOf<M>>> {
         if let Some(set) = self.schedule {
-            set(&mut self.optimizer.config, step);
+            let set = set(&mut self.optimizer.config, step);
+            set.map_err(UpdateError::<ErrOf<M>>::of_setting)?;
         }
-        self.optimizer.config.lr(step)
+        Ok(self.optimizer.config.lr(step))
     }
 
     /// Begins the step of the optimizer.

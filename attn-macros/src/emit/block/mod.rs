@@ -381,7 +381,11 @@ pub(crate) fn size(axis: &Axis) -> TokenStream {
 
 /// A user's name as that of a field.
 pub(crate) fn field(name: &str) -> Ident {
-    syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site()))
+    match name {
+        // rustc reports them where they are written: `r#self`.
+        "self" | "Self" | "super" | "crate" | "_" => format_ident!("{name}_"),
+        name => syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site())),
+    }
 }
 
 pub(crate) fn product(axes: &[Axis]) -> TokenStream {

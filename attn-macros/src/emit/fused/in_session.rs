@@ -87,7 +87,7 @@ impl LayerFrame<'_> {
             true => quote!(room.sequences),
             false => quote!(1),
         };
-        let check_sizes = input::emit_check(self.cx);
+        let check_sizes = input::emit_room_check(self.cx);
         let check_grid = input::emit_grid_capacity(self.cx);
         let check_integers = bounds::emit_call(self.cx);
         let no_seed = self.dropout().map(|_| quote!(, None));

@@ -30,8 +30,20 @@ pub(crate) fn one_value(name: &Ident, found: usize) -> String {
     format!("`{name}` is one value, found {found}")
 }
 
-pub(crate) fn attention_width(d_model: &Size, found: &Type) -> String {
-    format!("`attention` of d_model {d_model} takes [.., {d_model}], found {found}")
+/// A width as written, and the operand that has another one.
+pub(crate) fn attention_width(key: &str, written: &Size, found: &Type) -> String {
+    let operand = match key {
+        "d_context" => "context",
+        "d_values" => "values",
+        _ => {
+            return format!(
+                "`attention` of d_model {written} takes [.., {written}], found {found}"
+            );
+        }
+    };
+    format!(
+        "`attention`: `{key}` is {written}, and `{operand}` is {found}\nhelp: leave out `{key}`: it is the width of `{operand}`"
+    )
 }
 
 pub(crate) fn context_differs(x: &Type, context: &Type) -> String {

@@ -24,8 +24,12 @@ pub(crate) const ATTRIBUTE_OF_ITEM: &str = "only documentation stands here\n\
 pub(crate) const KEY_CALLED_NAME: &str = "every call has the key `name`, under which its parameters are saved\nhelp: choose another name";
 pub(crate) const LEADING_AXES_FIRST: &str = "`..` stands for the axes before all others\n\
     help: `[.., seq, d_model]`";
-pub(crate) const LEADING_AXES_OF_FORWARD: &str = "every axis of `forward` has a name, found `..`\n\
-    help: `[batch, seq]`; in a `block`, `..` stands for any axes";
+pub(crate) fn leading_axes_of_function(function: &str) -> String {
+    format!(
+        "every axis of `{function}` has a name, found `..`\n\
+         help: `[batch, seq]`; in a `block`, `..` stands for any axes"
+    )
+}
 
 pub(crate) fn expected_parameters(name: &Ident) -> String {
     format!(

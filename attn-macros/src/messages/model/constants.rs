@@ -1,8 +1,9 @@
 //! Constants of the header, and choices between statements by them.
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, TokenStream};
 
-use crate::model::sizes::ConstValue;
+use crate::messages::quoted;
+use crate::model::sizes::{ConstValue, LARGEST_PRODUCT, LARGEST_SIZE};
 use crate::spec::Size;
 
 pub(crate) const VALUE_OF_IF: &str = "an `if` before the last line has no value: it changes variables\n\
@@ -20,6 +21,38 @@ pub(crate) fn unused_constant(name: &Ident) -> String {
 
 pub(crate) fn no_size(name: &Ident, value: &ConstValue) -> String {
     format!("expected a size, found `{name}`, which is {value}")
+}
+
+/// A condition in the header.
+pub(crate) fn condition_as_constant(name: &Ident, found: &TokenStream) -> String {
+    format!(
+        "a switch of the header is `true` or `false`, found {}\n\
+         help: `{name} = true`; a condition stands where it decides, as in `if !bias && d > 3 {{ .. }}`",
+        quoted(found)
+    )
+}
+
+/// A constant of rustc as a switch.
+pub(crate) fn constant_as_switch(name: &Ident, size: &Size) -> String {
+    format!(
+        "`{name}` is a switch, `true` or `false`, found `{size}`, whose value only rustc knows\n\
+         help: write `{name} = true` or `{name} = false`, as it decides what code there is"
+    )
+}
+
+/// A size that no tensor has.
+pub(crate) fn size_too_large(what: &str, found: &Size) -> String {
+    format!(
+        "`{what}` must be at most {LARGEST_SIZE}, found {found}\n\
+         help: no axis and no loop of a model is longer"
+    )
+}
+
+pub(crate) fn merged_too_large(axes: &str) -> String {
+    format!(
+        "the product of the sizes {axes} is more than {LARGEST_PRODUCT}, the longest axis\n\
+         help: merge fewer axes, or smaller ones"
+    )
 }
 
 pub(crate) fn switch_as_value(name: &Ident) -> String {

@@ -1,6 +1,8 @@
 //! Messages for a model that is written as in other libraries and languages.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::ext::IdentExt;
 
 use crate::messages::quoted;
 use crate::model::syntax::{Expr, SizeDraft};
@@ -250,15 +252,23 @@ pub(crate) fn word_by_position(key: &Key, word: &Word, found: &str) -> String {
 }
 
 /// `found` in place of the name of a layer, in `name` or `tied`.
+/// Whether this is a word that is no name, not even as `r#self`.
+pub(crate) fn is_never_raw(name: &Ident) -> bool {
+    let words = ["self", "Self", "super", "crate", "_"];
+    words.iter().any(|word| name.unraw() == *word)
+}
+
 pub(crate) fn expected_layer_name(key: &str, found: &TokenStream) -> String {
     let literal = syn::parse2::<syn::LitStr>(found.clone());
     let name = literal.ok().and_then(|text| text.parse::<Ident>().ok());
     // The layer of `embedding.weight`.
     let first = found.clone().into_iter().next();
     let name = name.or_else(|| match first {
-        Some(TokenTree::Ident(first)) if first != "true" && first != "false" => Some(first),
+        // A word of Rust, as `self` or `true`, is no name.
+        Some(TokenTree::Ident(first)) => syn::parse2(first.to_token_stream()).ok(),
         _ => None,
     });
+    let name = name.filter(|name| !is_never_raw(name));
     let other = if key == "tied" { "embedding" } else { "head" };
     let name = name.map_or_else(|| other.to_owned(), |name| name.to_string());
     format!(

@@ -15,7 +15,7 @@ pub(crate) const SCAN_OPTIONS: &str = "a `scan` takes `reverse = true` and `keep
 pub(crate) const SCAN_IS_NOT_READ: &str = "nothing reads the results of this `scan`\n\
     help: `let y = scan ..`";
 pub(crate) const SCAN_ALONE: &str = "a `scan` is no operand: its results get names first\n\
-    help: `let y = scan axis { .. };`, and then `x + y`";
+    help: it stands behind `let .. =`, or at the end: `let y = scan axis { .. };`, and then `x + y`";
 pub(crate) const SCAN_IN_SCAN: &str = "a `scan` in a `scan`: a step has no steps of its own\n\
     help: scan along one axis, then along the other, or compute the inner one with `cumsum`, `einsum` or `attention`";
 pub(crate) const SCAN_YIELDS_NOTHING: &str = "this `scan` has no result\n\

@@ -167,6 +167,30 @@ pub(crate) fn axis_of_another_length(name: &Ident, known: &Length, found: &Lengt
     )
 }
 
+/// The lengths of two axes that stand in the same place, the first of which an operation made, and perhaps the other, too.
+pub(crate) fn lengths_differ(
+    (made, of_made): (&str, &Length),
+    (other, of_other): (&str, &Length),
+    other_is_made: bool,
+) -> String {
+    if of_made == of_other {
+        return format!(
+            "`{made}` is as long as `{other}`, under a name of its own: write `{other}` where `{made}` is made"
+        );
+    }
+    let lengths = match other_is_made {
+        true => format!("`{made}` is `{of_made}`, and `{other}` is `{of_other}`"),
+        false => format!("`{made}` is `{of_made}`, and `{other}` is of any length"),
+    };
+    match of_made.rounded_down() {
+        Some((of, size)) if of == of_other => format!(
+            "{lengths}, perhaps no multiple of {size}. Parts of it that `rearrange::<[.., (parts, {size}), ..] -> [.., parts, {size}, ..]>(..)` makes \
+             are known to be all of it"
+        ),
+        _ => format!("{lengths}: they are not known to be equally long"),
+    }
+}
+
 pub(crate) fn axis_of_another_size(name: &Ident, declared: &Size, found: &Size) -> String {
     format!("`{name}` is {declared}, and this axis has size {found}")
 }

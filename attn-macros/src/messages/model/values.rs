@@ -12,6 +12,9 @@ use crate::spec::{Real, Size, text};
 pub(crate) const EXPECTED_PARAM: &str = "expected a learned tensor: `param name: [axes] = initial_values;`\n\
     help: `param token: [1, d_model] = normal(0.02);`";
 
+pub(crate) const EXPECTED_END_OF_PARAM: &str = "expected `;` behind the initial values of a learned tensor\n\
+    help: `param token: [1, d_model] = normal(0.02);`";
+
 /// `param mut name`, or an assignment to the name.
 pub(crate) fn param_changes(name: &Ident) -> String {
     format!(
@@ -157,10 +160,18 @@ pub(crate) fn ambiguous_axis(found: &TokenStream, value: &Type, model: &Ident) -
     )
 }
 
-pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
+/// `lengths`: what is known of axes of any length that differ.
+pub(crate) fn operands_differ(
+    operator: &str,
+    left: &Type,
+    right: &Type,
+    lengths: Option<String>,
+) -> String {
     let is_floats = |ty: &Type| ty.kind == ValueKind::Floats;
     let help = if !is_floats(left) || !is_floats(right) {
         AS_FLOATS.to_owned()
+    } else if let Some(lengths) = lengths {
+        lengths
     } else if let Some(pairs) = all_pairs(left, right) {
         format!(
             "no axis is common to both. For all pairs of their numbers one of them is repeated: `expand::<{pairs}>(left)`"
@@ -223,13 +234,23 @@ pub(crate) fn not_all_axes_of_as(found: usize, value: &Type) -> String {
     )
 }
 
-pub(crate) fn another_axis_of_as(found: &TokenStream, index: usize, value: &Type) -> String {
+/// `lengths`: what is known of the two axes, if they are of any length.
+pub(crate) fn another_axis_of_as(
+    found: &TokenStream,
+    index: usize,
+    value: &Type,
+    lengths: Option<String>,
+) -> String {
+    let help = lengths.unwrap_or_else(|| {
+        format!(
+            "`as` lists the axes in their order: `{}`; `permute` changes it",
+            axes_of_as(value)
+        )
+    });
     format!(
-        "axis {} of {value} is not `{}`\n\
-         help: `as` lists the axes in their order: `{}`; `permute` changes it",
+        "axis {} of {value} is not `{}`\nhelp: {help}",
         index + 1,
-        text::of(found),
-        axes_of_as(value)
+        text::of(found)
     )
 }
 

@@ -114,7 +114,7 @@ pub(crate) fn model(
         #(#traits_of_functions)*
         #outputs
         #(#cfgs)*
-        #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
+        #[allow(clippy::all, clippy::pedantic, clippy::nursery, non_camel_case_types)]
         const _: () = {
             // The block's own imports: what the user's module calls `Result` stays out.
             #[allow(unused_imports)]
@@ -167,6 +167,8 @@ struct Emitter<'a> {
     cfgs: Vec<&'a Attribute>,
     /// Whether the model can go on token by token, or why not.
     session: Result<(), String>,
+    /// The results of nodes with a loop of their own, in their order.
+    loops: Vec<ValueId>,
 }
 
 impl<'a> Emitter<'a> {
@@ -179,6 +181,7 @@ impl<'a> Emitter<'a> {
             at: Span::call_site().located_at(name.span()),
             cfgs: model.item.cfgs().collect(),
             session: decode::check(model),
+            loops: fused::emitted_loops(model),
         }
     }
 

@@ -218,6 +218,7 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
         _ => quote!(&self.0),
     };
     let check_memory = emit_check_of_search(cx);
+    let check_inputs = emit_check_of_inputs(cx);
     quote_spanned! {cx.at=>
         impl<#symbols E: p::Element, D: p::Backend<E>> p::TrainBatch<#name<E, D>> for #ty {
             fn loss<T: p::Tape<E, D>>(
@@ -243,6 +244,7 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
             fn first_non_finite(self, model: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {
                 let #pattern = self;
                 #check_memory
+                #check_inputs
                 let #first = p::PutTape::put_tape(#first, <p::OwnedTape<E, D> as ::core::default::Default>::default());
                 p::first_non_finite(|run| #input::run(#pattern, model, run), |output| output #result, outline)
             }
@@ -271,6 +273,28 @@ fn emit_check_of_search(cx: &Emitter<'_>) -> TokenStream {
             footprint.check::<E, D, p::OwnedTape<E, D>>(#label)?;
         }
     }
+}
+
+/// The lines that look for NaN in the inputs, behind that of the memory: an input may be a view of more numbers than there are.
+fn emit_check_of_inputs(cx: &Emitter<'_>) -> TokenStream {
+    let model = cx.model;
+    let inputs = model.inputs.iter().enumerate();
+    let floats = inputs.filter(|(_, id)| model.value(**id).ty.kind == ValueKind::Floats);
+    let checks = floats.map(|(index, id)| {
+        let input = cx.var(*id);
+        let label = &model.input_names[index];
+        let found = match model.default_of(index) {
+            None => quote!(p::nan_of_input(#label, &#input)),
+            Some(_) => quote!(#input.as_ref().and_then(|given| p::nan_of_input(#label, given))),
+        };
+        quote! {
+            let found = #found;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    });
+    checks.collect()
 }
 
 /// The number of targets that count: of the last input that is the targets of a `cross_entropy`, or of the last input at all. An input with a

@@ -5,7 +5,7 @@ use proc_macro2::{Ident, TokenStream};
 use super::Lowering;
 use crate::messages::model as messages;
 use crate::model::syntax::{Argument, Call, first};
-use crate::ops::Operation;
+use crate::ops::{Lower, Operation};
 use crate::spec::Size;
 use crate::spec::keys::{self, Key};
 use crate::spec::parse::{Entry, Value, parse_value};
@@ -86,7 +86,8 @@ impl Lowering<'_> {
                 }
             }
         }
-        arguments.complete = self.cx.count() == before;
+        let is_invalid = |entry: &Entry| matches!(entry.value, Value::Invalid);
+        arguments.complete = self.cx.count() == before && !arguments.entries.iter().any(is_invalid);
         arguments
     }
 
@@ -115,10 +116,11 @@ impl Lowering<'_> {
     /// The name of a layer, as the value of `name` or `tied`.
     pub(super) fn name_of(&self, argument: &Argument) -> Option<Ident> {
         let is_word = argument.value.to_string();
-        let name = syn::parse2(argument.value.clone());
+        let name = syn::parse2::<Ident>(argument.value.clone());
         let name = name
             .ok()
-            .filter(|_| is_word != "true" && is_word != "false");
+            .filter(|_| is_word != "true" && is_word != "false")
+            .filter(|name| !messages::is_never_raw(name));
         if name.is_none() {
             let key = argument.key.as_ref().map(Ident::to_string);
             let message = messages::expected_layer_name(&key.unwrap_or_default(), &argument.value);
@@ -189,6 +191,17 @@ impl Lowering<'_> {
             _ if !self.sizes.is_sound(&given) => Value::Invalid,
             _ => parse_value(key, &origin, self.cx),
         };
+        let sizes: &[Size] = match &value {
+            Value::Size(size) => std::slice::from_ref(size),
+            Value::Sizes(sizes) => sizes,
+            _ => &[],
+        };
+        // Attentions have lower limits of their own.
+        let has_limit = matches!(operation.lower, Lower::Attention(_));
+        let is_too_large = |size: &Size| self.is_too_large(size, &given, key.name);
+        if !has_limit && sizes.iter().any(is_too_large) {
+            value = Value::Invalid;
+        }
         value.for_each_constant(&mut |value| self.constants.name(value));
         if let Value::Size(size) = &mut value {
             size.axis = self.sizes.axis(&given);

@@ -148,8 +148,10 @@ impl Lowering<'_> {
         let asked = ("attend", name.as_ref());
         let ty = q.ty.ending_in_axis(v.ty.axes.last()?.clone());
         let before = self.cx.count();
+        let is_understood = arguments.complete;
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
         let mut draft = self.draft_of(call, entries, q.width(), call.name.clone());
+        draft.poisoned = !is_understood;
         let products = self.products(call, &mut draft, [&q, &k], builder);
         let learns = self.ties.is_some() && self.learns(&draft);
         let output = (ty.to_string(), learns);

@@ -18,6 +18,9 @@ use crate::spec::keys::Key;
 use crate::spec::parse::{Draft, Entry, Value};
 use crate::spec::{self, Item, Size, Spec};
 
+/// The keys of the widths of the sequences, in their order.
+const WIDTHS: [&str; 3] = ["d_model", "d_context", "d_values"];
+
 /// The operands by name of a call, as far as they are understood.
 pub(super) type NamedOperands<'c> = Vec<(&'c Ident, Vec<Option<ValueId>>)>;
 
@@ -67,7 +70,7 @@ impl Lowering<'_> {
         };
         let x = self.floats(x, "attention", builder)?;
         let ty = self.ty(x).clone();
-        let width = self.width(&call.name, &ty)?;
+        self.width(&call.name, &ty)?;
         if !(2..=3).contains(&ty.axes.len()) {
             let takes = "[batch, seq, d_model] or [seq, d_model]";
             self.takes(&call.name, takes, &ty);
@@ -84,9 +87,11 @@ impl Lowering<'_> {
         let site = self.site(asked, output, call.name.span(), builder);
         let name_of_type = site.name_of_type.clone();
         let place = site.index;
-        let draft = self.draft(call, arguments, width.clone(), &sources, name_of_type);
+        let is_understood = arguments.complete;
+        let draft = self.draft(call, arguments, &ty, &sources, name_of_type);
         let before = self.cx.count();
-        let mut draft = draft?;
+        let (mut draft, differ) = draft?;
+        draft.poisoned = !is_understood;
         // They are mistakes here. What they read is not unused.
         if !draft.body.dots().is_empty() {
             self.scopes.reads_unknown();
@@ -94,20 +99,15 @@ impl Lowering<'_> {
         let given = self.give(&mut draft, place, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
-        let found = Axis::Size(width);
-        let expected = Axis::Size(spec.d_model.clone());
-        let types = [found, expected].map(|axis| Type::floats(vec![axis]));
-        let agrees = spec.poisoned
-            || self.agree(&types[0], &types[1], call.name.span(), || {
-                messages::attention_width(&spec.d_model, &ty)
-            });
+        let differ = differ.into_iter().filter(|_| !spec.poisoned);
+        differ.for_each(|(key, message)| self.cx.error(key, message));
         let key = sources.first().map_or(&ty, |(_, ty)| ty).clone();
         let fills = spec.poisoned || self.fills_grid(&spec, [&ty, &key], call);
         let mut operands = vec![x];
         operands.extend(sources.iter().map(|(value, _)| *value));
         let given = self.values_given(call, (&spec, &graph), [&ty, &key], &given);
         let inputs = Inputs::sequences(operands.len()).and(graph.given.len());
-        let complete = complete && agrees && fills && given.is_some();
+        let complete = complete && fills && given.is_some();
         let complete = complete && self.cx.count() == before;
         operands.extend(given.into_iter().flatten());
         let called = Called {
@@ -158,32 +158,47 @@ impl Lowering<'_> {
         (named_operands, complete)
     }
 
-    /// Takes the values that the body reads as data, and that have a gradient, out of the operands by name. A layer that is called again,
-    /// the one of this number, has the inputs that it has.
+    /// Takes the values that the body reads as data, and that have a gradient, out of the operands by name. All calls of a layer, the one of this
+    /// number, have the same inputs. If a call is the first that computes such data, all functions are lowered again.
     pub(super) fn give<'c>(
-        &self,
+        &mut self,
         draft: &mut Draft,
         number: usize,
         named: &mut NamedOperands<'c>,
     ) -> Vec<(&'c Ident, ValueId)> {
-        let known = self.attentions.get(number);
         let mut given = Vec::new();
         named.retain(|(name, values)| {
             let [Some(value)] = values.as_slice() else {
                 return true;
             };
-            let has_gradient = match known {
-                Some(known) => known.graph.is_given(&name.unraw().to_string()),
-                None => !self.is_input(*value) || self.has_tape(*value),
-            };
             let is_float = self.ty(*value).kind == ValueKind::Floats;
-            let is_given = has_gradient && is_float && draft.body.give(name);
+            let is_given =
+                is_float && self.has_gradient(*value, number, name) && draft.body.give(name);
             if is_given {
                 given.push((*name, *value));
             }
             !is_given
         });
+        if let Some(known) = self.attentions.get(number) {
+            let names = given.iter().map(|(name, _)| name.unraw().to_string());
+            let later = names.filter(|name| !known.graph.is_given(name));
+            let later = later.map(|name| (number, name));
+            let later = later.filter(|data| !self.computed_data.contains(data));
+            self.computed_later.extend(later);
+        }
         given
+    }
+
+    /// Whether these data of an attention are computed by this call or by another one.
+    fn has_gradient(&self, value: ValueId, number: usize, name: &Ident) -> bool {
+        if !self.is_input(value) || self.has_tape(value) {
+            return true;
+        }
+        let name = name.unraw().to_string();
+        match self.attentions.get(number) {
+            Some(known) => known.graph.is_given(&name),
+            None => self.computed_data.contains(&(number, name)),
+        }
     }
 
     /// Whether it is the input that carries the tape, of floats.
@@ -242,8 +257,9 @@ impl Lowering<'_> {
         } = called;
         // The result has its axes in any case, so that what follows is checked.
         let known = self.attentions.get(site.index);
-        let known =
-            known.filter(|known| self.ties.is_some() && !known.spec.poisoned && !spec.poisoned);
+        // After a call that computes data, nothing of this pass over the functions is kept.
+        let is_tied = self.ties.is_some() && self.computed_later.is_empty();
+        let known = known.filter(|known| is_tied && !known.spec.poisoned && !spec.poisoned);
         if let Some(written) = known.and_then(|known| known.spec.difference(&spec)) {
             let message = messages::another_attention_to_tie(&site.place.field, &written);
             self.cx.error(&call.name, message);
@@ -415,15 +431,15 @@ impl Lowering<'_> {
         same_batch.then_some((value, ty))
     }
 
-    /// The declaration of the layer. Widths that were not written are those of the operands.
+    /// The declaration of the layer, and what differs of its widths.
     fn draft(
         &mut self,
         call: &Call,
         arguments: Arguments,
-        width: Size,
+        x: &Type,
         sources: &[(ValueId, Type)],
         name: Ident,
-    ) -> Option<Draft> {
+    ) -> Option<(Draft, Vec<(Ident, String)>)> {
         let mut entries = arguments.entries;
         read_positions(call, &mut entries);
         if entries.iter().all(|entry| entry.key.name != "heads") {
@@ -433,28 +449,51 @@ impl Lowering<'_> {
             }
             return None;
         }
-        let mut infer = |key: &'static str, size: Size| {
-            let is_given = entries.iter().any(|entry| entry.key.name == key);
-            if let (false, Some(key)) = (is_given, Key::find(key)) {
-                let origin = Ident::new(key.name, call.name.span());
-                let at = call.name.to_token_stream();
-                let value = Value::Size(size.at(at.clone()));
-                entries.push(Entry::new(key, origin, value, at));
-            }
-        };
-        infer("d_model", width);
-        let widths = sources.iter().filter_map(|(_, ty)| ty.width().cloned());
-        let keys = ["d_context", "d_values"];
-        keys.into_iter()
-            .zip(widths)
-            .for_each(|(key, width)| infer(key, width));
-        for key in &keys[sources.len()..] {
+        for key in &WIDTHS[1 + sources.len()..] {
             if let Some(entry) = entries.iter().find(|entry| entry.key.name == *key) {
                 self.cx.error(&entry.name, messages::source_missing(key));
                 return None;
             }
         }
-        Some(self.draft_of(call, entries, None, name))
+        let operands = [x].into_iter().chain(sources.iter().map(|(_, ty)| ty));
+        let differ = self.widths(call, operands, &mut entries);
+        Some((self.draft_of(call, entries, None, name), differ))
+    }
+
+    /// Adds the widths that were not written: they are those of the operands. Returns the keys of the others that differ, with their messages.
+    /// If only rustc can compare a width, that of the operand stands in its place, so that a difference is one error.
+    fn widths<'t>(
+        &mut self,
+        call: &Call,
+        operands: impl Iterator<Item = &'t Type>,
+        entries: &mut Vec<Entry>,
+    ) -> Vec<(Ident, String)> {
+        let mut differ = Vec::new();
+        for (name, ty) in WIDTHS.into_iter().zip(operands) {
+            let (Some(key), Some(width)) = (Key::find(name), ty.width().cloned()) else {
+                continue;
+            };
+            let Some(entry) = entries.iter_mut().find(|entry| entry.key.name == name) else {
+                let origin = Ident::new(key.name, call.name.span());
+                let at = call.name.to_token_stream();
+                let value = Value::Size(width.at(at.clone()));
+                entries.push(Entry::new(key, origin, value, at));
+                continue;
+            };
+            let Value::Size(written) = &mut entry.value else {
+                continue;
+            };
+            let message = messages::attention_width(name, written, ty);
+            match Axis::Size(written.clone()).same(&Axis::Size(width.clone())) {
+                Same::Yes => {}
+                Same::No => differ.push((entry.name.clone(), message)),
+                Same::If(conditions) => {
+                    *written = width.at(written.origin.clone());
+                    self.assume(conditions, entry.name.span(), message);
+                }
+            }
+        }
+        differ
     }
 
     /// The declaration of an attention with these keys.

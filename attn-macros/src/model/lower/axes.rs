@@ -182,7 +182,8 @@ impl Lowering<'_> {
             return None;
         }
         for other in types {
-            let differ = messages::operands_differ(what, &ty, &other);
+            let lengths = self.lengths_differ(&ty, &other);
+            let differ = messages::operands_differ(what, &ty, &other, lengths);
             ty = self.common([&ty, &other], at, &differ)?;
         }
         Some(ty)

@@ -30,7 +30,7 @@ impl Lowering<'_> {
     /// Why `..` cannot stand here.
     pub(super) fn leading_axes_elsewhere(&self) -> String {
         if self.calls.is_empty() {
-            messages::LEADING_AXES_OF_FORWARD.to_owned()
+            messages::leading_axes_of_function(&self.current())
         } else if self.leading.is_some() {
             messages::LEADING_AXES_FIRST.to_owned()
         } else {
@@ -59,7 +59,9 @@ impl Lowering<'_> {
             self.constants.name(&mut number);
             return is_constant.then_some(ConstValue::Number(number));
         }
-        self.size(value, &key.to_string()).map(ConstValue::Size)
+        // It may be a number of an operation, and no size.
+        self.whole_number(value, &key.to_string())
+            .map(ConstValue::Size)
     }
 
     /// Whether all parameters of a block could be bound. In the end the operands have the types that they have in the block.

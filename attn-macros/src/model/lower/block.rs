@@ -331,13 +331,14 @@ impl Lowering<'_> {
         if !self.has_keys(call, &block.draft, &arguments) {
             return None;
         }
-        let start = self.cx.mark();
-        let assertions = self.assertions.len();
-        let before = self.cx.count();
+        // This lowers a function that is declared behind its caller. What is reported there is no repetition.
         let places = match block.is_function {
             true => Some(self.places(call, index)?),
             false => None,
         };
+        let start = self.cx.mark();
+        let assertions = self.assertions.len();
+        let before = self.cx.count();
         let outer = self.enter(block.library);
         self.calls.push(index);
         let types: Vec<Type> = operands.iter().map(|id| self.ty(*id).clone()).collect();

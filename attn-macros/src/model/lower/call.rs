@@ -11,7 +11,7 @@ use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{ParamPath, Step, Submodule, ValueId};
 use crate::model::syntax::{Call, Expr, first};
-use crate::model::types::{Axis, Type, ValueKind};
+use crate::model::types::{Axis, MOST_AXES, Type, ValueKind};
 use crate::ops::{CallSite, Layer, Lower, Operation};
 use crate::spec::parse::{Entry, Value};
 use crate::spec::{Distribution, Rules, Size};
@@ -244,8 +244,14 @@ impl Lowering<'_> {
 
     /// A vector for each of the ids.
     pub(crate) fn vector_per_id(&self, at: &Ident, ids: &Type, width: &Size) -> Option<Type> {
-        if ids.kind != ValueKind::Ids || ids.axes.len() > 3 {
+        if ids.kind != ValueKind::Ids {
             self.takes(at, "ids[..]", ids);
+            return None;
+        }
+        let axes = ids.axes.len() + 1;
+        if axes > MOST_AXES {
+            let message = messages::too_many_axes(&at.to_string(), axes, MOST_AXES);
+            self.cx.error(at, message);
             return None;
         }
         let axes = ids.axes.iter().cloned();

@@ -13,7 +13,7 @@ use crate::model::syntax::{self, Comparison, Condition};
 use crate::model::types::ValueKind;
 use crate::ops::Float;
 use crate::score::Expr;
-use crate::spec::Real;
+use crate::spec::{Real, Size, without_parentheses};
 
 impl Lowering<'_> {
     /// `if condition { then } else { otherwise }`, of values with axes and of numbers.
@@ -214,7 +214,10 @@ impl Lowering<'_> {
                 self.skip_value(side);
             }
         }
-        if self.cx.count() == before {
+        let is_reported = condition
+            .switches()
+            .any(|name| self.sizes.is_reported(name));
+        if self.cx.count() == before && !is_reported {
             self.error(at, messages::unknown_condition(&self.item.name));
         }
         None
@@ -222,10 +225,11 @@ impl Lowering<'_> {
 
     /// The value of a key. Of a choice by constants it is that of the branch that is taken. `None` after a mistake.
     pub(super) fn value_of_key(&mut self, value: &TokenStream) -> Option<TokenStream> {
-        if !is_choice_of_key(value) {
+        let inner = without_parentheses(value);
+        if !is_choice_of_key(&inner) {
             return Some(value.clone());
         }
-        let choice = parse_choice_of_key(value, self.cx)?;
+        let choice = parse_choice_of_key(&inner, self.cx)?;
         let Some(holds) = self.decided(choice.at, &choice.condition) else {
             let mut branches = choice.branches.iter();
             branches.by_ref().for_each(|branch| self.sizes.skip(branch));
@@ -248,6 +252,9 @@ impl Lowering<'_> {
         }
         match self.sizes.get(name) {
             Some(ConstValue::Switch(_)) => {}
+            Some(ConstValue::Size(size)) if size.value.is_none() => {
+                self.constant_as_switch(name, &size);
+            }
             Some(value) => self
                 .cx
                 .error(name, messages::number_as_condition(name, &value)),
@@ -256,6 +263,19 @@ impl Lowering<'_> {
                 .cx
                 .error(name, messages::unknown_switch(name, &self.item.name)),
         }
+    }
+
+    /// Reports a constant that only rustc knows in the place of a switch, once, where its value is.
+    fn constant_as_switch(&mut self, name: &Ident, size: &Size) {
+        if !self.sizes.is_first_misuse(name) {
+            return;
+        }
+        let message = messages::constant_as_switch(name, size);
+        match size.origin.is_empty() {
+            true => self.cx.error(name, message),
+            false => self.cx.error(&size.origin, message),
+        }
+        self.constants.give_up(size);
     }
 
     /// A condition that is decided reads its constants.

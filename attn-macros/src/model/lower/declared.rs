@@ -1,6 +1,7 @@
 //! What a header and a signature declare: types, axes, sizes, the bound on the memory.
 
 use proc_macro2::{Ident, TokenStream};
+use quote::ToTokens;
 use syn::ext::IdentExt;
 
 use super::function::LoweredFunction;
@@ -8,7 +9,7 @@ use super::{Lowering, NONE, not_none};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::model::budget::{self, Budget, Budgets};
-use crate::model::sizes::{self, ConstValue};
+use crate::model::sizes::{self, ConstValue, LARGEST_SIZE};
 use crate::model::syntax::{BudgetDraft, SizeDraft, TypeDraft, is_leading, is_name_of_constant};
 use crate::model::types::{Axis, MOST_AXES, Type, ValueKind};
 use crate::ops::Operation;
@@ -80,13 +81,16 @@ impl Lowering<'_> {
             self.wrong_axis(tokens);
             return None;
         }
-        self.size(tokens, "an axis").map(Axis::Size)
+        self.size(tokens, "axis").map(Axis::Size)
     }
 
     /// The size of the header with this name, which is that of a constant.
     pub(super) fn size_of_header(&self, name: &Ident) -> Option<Size> {
         match self.sizes.get(name)? {
-            ConstValue::Size(size) => Some(size),
+            ConstValue::Size(size) => {
+                let is_too_large = self.is_too_large(&size, &name.to_token_stream(), "");
+                (!is_too_large).then_some(size)
+            }
             value => {
                 self.cx.error(name, messages::no_size(name, &value));
                 None
@@ -121,12 +125,12 @@ impl Lowering<'_> {
     /// The bound on the memory.
     pub(super) fn budget(&mut self, draft: &BudgetDraft) -> Option<Budget> {
         let axes = draft.axes.iter().map(|SizeDraft { name, value }| {
-            let size = self.size(value, &name.unraw().to_string())?;
+            let size = self.whole_number(value, &name.unraw().to_string())?;
             Some((name.clone(), size))
         });
         let axes = axes.collect::<Option<Vec<_>>>();
         Some(Budget {
-            amount: self.size(&draft.amount, "memory")?,
+            amount: self.whole_number(&draft.amount, "memory")?,
             unit: draft.unit,
             axes: axes?,
             text: draft.text(),
@@ -154,6 +158,36 @@ impl Lowering<'_> {
 
     /// A constant that is a size.
     pub(super) fn size(&mut self, tokens: &TokenStream, what: &str) -> Option<Size> {
+        let size = self.whole_number(tokens, what)?;
+        (!self.is_too_large(&size, tokens, what)).then_some(size)
+    }
+
+    /// Reports a size that no tensor has: of a constant of the header once, where its value is.
+    pub(super) fn is_too_large(&self, size: &Size, written: &TokenStream, what: &str) -> bool {
+        let is_too_large = match size.value {
+            Some(value) => value > LARGEST_SIZE,
+            None => size.to_string().ends_with("usize::MAX"),
+        };
+        if !is_too_large {
+            return false;
+        }
+        let name = syn::parse2::<Ident>(written.clone()).ok();
+        let Some(name) = name.filter(|name| self.sizes.has(name)) else {
+            self.cx.error(written, messages::size_too_large(what, size));
+            return true;
+        };
+        if self.sizes.is_first_misuse(&name) {
+            let value = self.sizes.size(&name).map(|size| size.origin.clone());
+            let value = value.filter(|value| !value.is_empty());
+            let message = messages::size_too_large(&name.unraw().to_string(), size);
+            self.cx
+                .error(value.unwrap_or_else(|| written.clone()), message);
+        }
+        true
+    }
+
+    /// A constant that is a whole number, and not that of the indices of an axis.
+    pub(super) fn whole_number(&mut self, tokens: &TokenStream, what: &str) -> Option<Size> {
         let size = self.sizes.substitute(tokens);
         if !self.is_constant(tokens) {
             return None;

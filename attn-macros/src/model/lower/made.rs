@@ -39,6 +39,28 @@ impl Lowering<'_> {
         axes.find(|axis| self.length(axis) == *length)
     }
 
+    /// What is known of the lengths of two axes in the same place, if they are of any length and an operation made one of them.
+    pub(crate) fn lengths_differ(&self, left: &Type, right: &Type) -> Option<String> {
+        let is_made = |axis: &Symbol| self.made.iter().any(|made| made.name == axis.length);
+        if left.axes.len() != right.axes.len() {
+            return None;
+        }
+        let mut pairs = left.axes.iter().zip(&right.axes);
+        let (made, other) = pairs.find_map(|pair| match pair {
+            (Axis::Symbol(a), Axis::Symbol(b)) if a.length == b.length => None,
+            (Axis::Symbol(a), Axis::Symbol(b)) if is_made(b) => Some((b, a)),
+            (Axis::Symbol(a), Axis::Symbol(b)) if is_made(a) => Some((a, b)),
+            _ => None,
+        })?;
+        let [of_made, of_other] =
+            [made, other].map(|axis| self.length(&Axis::Symbol(axis.clone())));
+        Some(messages::lengths_differ(
+            (made.name.as_str(), &of_made),
+            (other.name.as_str(), &of_other),
+            is_made(other),
+        ))
+    }
+
     /// The axis of this length, under a name of its own if there is none.
     pub(crate) fn unnamed_axis(&mut self, length: &Length) -> Axis {
         self.axis_of_length(length).unwrap_or_else(|| {
@@ -84,6 +106,13 @@ impl Lowering<'_> {
                 self.cx
                     .error(name, messages::axis_of_another_length(name, &known, length));
                 return None;
+            }
+            // From here on it is known that nothing is left over.
+            if let (Axis::Symbol(symbol), true) = (&axis, length.is_exact()) {
+                let mut made = self.made.iter_mut();
+                if let Some(made) = made.find(|made| made.name == symbol.length) {
+                    made.length = length.clone();
+                }
             }
             return Some(axis);
         }

@@ -26,6 +26,7 @@ mod param;
 mod parts;
 mod pattern;
 mod rearrange;
+mod refused;
 mod rename;
 mod results;
 mod scan;
@@ -60,6 +61,7 @@ use crate::spec::{Assertion, Item, Rules, Size};
 use block::{Block, Declared};
 use fields::Ties;
 use function::{LoweredFunction, Progress, Recording};
+use refused::{drop_refused, refused_names};
 use scan::ScanBody;
 use scope::Scopes;
 
@@ -90,6 +92,7 @@ pub(crate) fn lower(
         blocks: std::mem::take(&mut draft.blocks),
     };
     Block::check(&functions, &library, cx);
+    let refused = refused_names(&functions);
     let mut lowering = Lowering::new(&draft, types, krate, cx);
     let budgets = Budgets {
         of_model: draft
@@ -104,7 +107,16 @@ pub(crate) fn lower(
         .and_then(|draft| lowering.lora(draft))
         .map(Rc::new);
     draft.poisoned |= !lowering.declare_blocks(functions, library);
-    let mut functions = lowering.functions();
+    let start = (cx.mark(), cx.count());
+    let rules = lowering.assertions.len();
+    let mut functions = loop {
+        let functions = lowering.functions();
+        if lowering.computed_later.is_empty() {
+            break functions;
+        }
+        lowering = lowering.again(&draft, types, rules);
+        cx.take_back(start);
+    };
     if cx.count() == before && !draft.poisoned {
         lowering.report_uncalled();
         lowering.report_modules(functions.len());
@@ -120,6 +132,7 @@ pub(crate) fn lower(
     if poisoned {
         lowering.forget();
         lowering.forget_statements(&mut functions);
+        drop_refused(&mut functions, &refused);
     }
     for function in &mut functions {
         unread::drop_unread(&mut function.body, &function.results);
@@ -218,6 +231,10 @@ pub(crate) struct Lowering<'a> {
     names: HashMap<String, usize>,
     modules: Vec<Module>,
     attentions: Vec<AttentionLayer>,
+    /// Data of attentions that some call computes, each by the number of the layer and its name: they have a gradient in all calls. Those of
+    /// which only a later call than the first one said so are known when the functions are lowered again.
+    computed_data: HashSet<(usize, String)>,
+    computed_later: HashSet<(usize, String)>,
     pub(crate) opaques: Vec<Opaque>,
     buffers: Vec<Buffer>,
     assertions: Vec<Assertion>,
@@ -313,6 +330,8 @@ impl<'a> Lowering<'a> {
             names: HashMap::from([(OWN.to_owned(), 1)]),
             modules: vec![model],
             attentions: Vec::new(),
+            computed_data: HashSet::new(),
+            computed_later: HashSet::new(),
             opaques: Vec::new(),
             buffers: Vec::new(),
             assertions: Vec::new(),
@@ -323,6 +342,27 @@ impl<'a> Lowering<'a> {
             wrong_axes: Vec::new(),
             knows_variables: true,
             knows_axes: true,
+        }
+    }
+
+    /// The same declarations, of which no function is lowered, with what is known by now of the data of attentions. `rules` of the assertions
+    /// are those of the header.
+    fn again(mut self, draft: &ModelDraft, types: &[String], rules: usize) -> Self {
+        for block in self.blocks.iter() {
+            block.reported.borrow_mut().clear();
+        }
+        self.assertions.truncate(rules);
+        self.computed_data.extend(self.computed_later);
+        Lowering {
+            sizes: self.sizes,
+            blocks: self.blocks,
+            libraries: self.libraries,
+            constants: self.constants,
+            constants_of_header: self.constants_of_header,
+            assertions: self.assertions,
+            lora: self.lora,
+            computed_data: self.computed_data,
+            ..Lowering::new(draft, types, self.krate, self.cx)
         }
     }
 

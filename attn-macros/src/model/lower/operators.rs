@@ -236,7 +236,7 @@ impl Lowering<'_> {
         if !self.is_constant(tokens) {
             return None;
         }
-        let mut number = crate::spec::parse_number(&number, "an operand", self.cx)?;
+        let mut number = crate::spec::parse_number(&number, crate::messages::OPERAND, self.cx)?;
         self.constants.name(&mut number);
         Some(number)
     }
@@ -358,7 +358,8 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         let [left, right] = sides.map(|side| self.ty(side).clone());
-        let differ = messages::operands_differ(operator.text(), &left, &right);
+        let lengths = self.lengths_differ(&left, &right);
+        let differ = messages::operands_differ(operator.text(), &left, &right, lengths);
         let ty = self.common([&left, &right], at, &differ)?;
         let (op, kind) = match operator {
             Operator::Add => (Binary::Add, "add"),

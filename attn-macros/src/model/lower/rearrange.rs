@@ -8,6 +8,7 @@ use super::pattern::{Entry, Pattern, parse};
 use super::{Lowering, is_name_of_constant, not_none};
 use crate::messages::model as messages;
 use crate::model::lengths::Length;
+use crate::model::sizes::LARGEST_PRODUCT;
 use crate::model::syntax::first;
 use crate::model::types::{Axis, MOST_AXES, Same, Type};
 use crate::ops::CallSite;
@@ -271,6 +272,16 @@ impl Lowering<'_> {
             return axes.pop();
         }
         let length = self.merged_length(&axes);
+        if let Length::Constant(size) = &length {
+            let mut sizes = axes.iter().filter_map(Axis::size);
+            let is_known = sizes.all(|size| size.value.is_some());
+            let fits = size.value.is_some_and(|size| size <= LARGEST_PRODUCT);
+            if is_known && !fits {
+                let of = Type::floats(axes.clone()).to_string();
+                self.error(entry.at, messages::merged_too_large(&of));
+                return None;
+            }
+        }
         if let Some(name) = &entry.name {
             return self.make_axis(name, &length);
         }

@@ -69,7 +69,9 @@ impl Lowering<'_> {
     fn renamed_axis(&mut self, draft: &AxisDraft, index: usize, ty: &Type) -> Option<Axis> {
         let written = self.named_axis(&draft.axis, ty)?;
         if !ty.candidates(&written).contains(&index) {
-            let message = messages::another_axis_of_as(&draft.axis, index, ty);
+            let axes = [&written, &ty.axes[index]].map(|axis| Type::floats(vec![axis.clone()]));
+            let lengths = self.lengths_differ(&axes[0], &axes[1]);
+            let message = messages::another_axis_of_as(&draft.axis, index, ty, lengths);
             self.error(first(&draft.axis), message);
             return None;
         }

@@ -408,6 +408,33 @@ fn dots_in_forward() {
 }
 
 #[test]
+fn a_function_has_the_same_mistakes_before_and_behind_its_caller() {
+    let caller = "fn forward(x: [batch, d]) -> [batch, d] { a(x) }";
+    let function =
+        |name: &str, body: &str| format!("fn {name}(x: [batch, d]) -> [batch, d] {{ {body} }}");
+    for body in [
+        "y",
+        "3",
+        "linear::<5>(x)",
+        "linear::<d, biass = false>(x)",
+        "let y = linear::<d>(x); x",
+        "gelu(a(x))",
+        "b(x)",
+    ] {
+        let functions = match body {
+            "b(x)" => format!("{} {}", function("a", body), function("b", "b * x")),
+            _ => function("a", body),
+        };
+        let mut before = errors_of(&format!("struct M<d = 4>; {functions} {caller}"));
+        let mut behind = errors_of(&format!("struct M<d = 4>; {caller} {functions}"));
+        before.sort();
+        behind.sort();
+        assert_eq!(behind, before, "{body}");
+        assert!(!before.is_empty(), "{body}");
+    }
+}
+
+#[test]
 fn different_calls_have_different_mistakes() {
     let blocks = "block a(x: [.., n], m) -> [.., n] { linear::<m>(x) }";
     let found = errors(blocks, "a::<7>(x) + a::<6>(x) + a::<7>(x)");

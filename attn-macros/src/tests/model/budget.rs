@@ -134,7 +134,8 @@ fn large_lengths_are_no_reason_to_panic() {
         assert!(plans[0].chosen.again.is_empty());
     }
     let (_, plans) = plans_of(&format!(
-        "layers = {most}, memory = 64 MiB for (batch = {most}, seq = 0),"
+        "layers = {}, memory = 64 MiB for (batch = {most}, seq = 0),",
+        1 << 30
     ));
     assert!(!plans.is_empty());
 }

@@ -45,3 +45,21 @@ fn a_visibility_may_be_empty() {
     });
     assert_eq!(reports(&parse_file(output)).len(), 0);
 }
+
+#[test]
+fn values_and_masks_are_put_together_of_fragments() {
+    let value = fragment(quote!(gelu(x) + 1));
+    let mask = fragment(quote!(causal & sliding_window(3)));
+    let choice = fragment(quote!(if d > 4 { causal } else { none }));
+    let output = pipeline::model(quote! {
+        [::attn] struct M<d = 8>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let y = #value * 2;
+            let z = attention::<2, mask = #mask>(x) + attention::<2, mask = #choice>(y);
+            #value + z
+        }
+    });
+    let reports = reports(&parse_file(output));
+    let messages: Vec<_> = reports.iter().map(|report| &report.message).collect();
+    assert!(messages.is_empty(), "{messages:?}");
+}

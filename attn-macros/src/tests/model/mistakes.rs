@@ -126,7 +126,7 @@ mistakes! {
         "here stands the `heads` of `attention`, found `d_model`";
     heads_missing: "attention::<d_model = d>(x)", "attention", "`attention` needs the key `heads`";
     key_of_attention: "attention::<2, d, mask = caussal>(x)", "caussal", "`mask` has no value `caussal`";
-    width_of_attention: "attention::<2, 16>(x)", "attention", "`attention` of d_model 16 takes [.., 16], found [batch, seq, 8]";
+    width_of_attention: "attention::<2, 16>(x)", "16", "`attention` of d_model 16 takes [.., 16], found [batch, seq, 8]";
     heads_that_do_not_divide: "attention::<3>(x)", "3", "8 is not divisible by 3 heads";
     padding_missing: "attention::<2, mask = padding>(x)", "attention", "this `attention` reads `padding`, and is not given it";
     padding_unread: "attention::<2>(x, padding = lens)", "padding", "the mask of this `attention` does not read `padding`";

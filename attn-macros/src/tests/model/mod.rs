@@ -12,6 +12,7 @@ mod dots;
 mod elsewhere;
 mod fragments;
 mod ids;
+mod leaks;
 mod lora;
 mod losses;
 mod mistakes;
@@ -24,7 +25,9 @@ mod property;
 mod scans;
 mod shapes;
 mod shared;
+mod size_mistakes;
 mod snapshots;
+mod trial;
 mod unimplemented;
 
 use proc_macro2::TokenStream;

@@ -136,9 +136,8 @@ impl Frame for ModelFrame<'_> {
 
     /// A name that no layer can give a type.
     fn loop_name(&self, result: ValueId) -> Ident {
-        let mut loops = self.emitted_loops().into_iter();
         let result = self.model().original(result);
-        let index = loops.position(|(other, _)| other.result == result);
+        let index = self.cx.loops.iter().position(|other| *other == result);
         format_ident!("___Loop{}", index.unwrap_or(0))
     }
 

@@ -19,7 +19,7 @@ use crate::model::given::Given;
 use crate::model::graph::{Model, Module, ModuleId, Node, Repeat, Step, Submodule, ValueId};
 use crate::model::passes::{MemoryPlan, Passes};
 use crate::model::types::{Axis, ValueKind};
-use crate::ops::{Attention, Elementwise, Fusion, Lookup, emit_loops};
+use crate::ops::{Attention, Fusion, Lookup, emit_loops};
 
 /// A node of a model.
 pub(crate) type FusedNode<'a> = BlockNode<'a, ModelFrame<'a>>;
@@ -90,6 +90,15 @@ pub(crate) struct ModelFrame<'a> {
     given: Given,
 }
 
+/// The results of nodes with a loop of their own, in their order.
+pub(super) fn emitted_loops(model: &Model) -> Vec<ValueId> {
+    let nodes = model.grouped.nodes().into_iter();
+    let nodes = nodes.filter(|node| model.original(node.result) == node.result);
+    let is_emitted =
+        |node: &&Node| matches!(node.fusion(), Fusion::Elementwise(op) if op.is_emitted());
+    nodes.filter(is_emitted).map(|node| node.result).collect()
+}
+
 impl<'a> ModelFrame<'a> {
     fn new(cx: &'a Emitter<'a>, mode: ExecMode, passes: &'a Passes<'a>) -> Self {
         ModelFrame {
@@ -105,29 +114,17 @@ impl<'a> ModelFrame<'a> {
         self.cx.model
     }
 
-    /// The nodes with a loop of their own, in their order.
-    fn emitted_loops(&self) -> Vec<(&Node, &Elementwise)> {
+    fn emit_loops(&self) -> TokenStream {
         let nodes = self.model().grouped.nodes().into_iter();
-        let nodes = nodes.filter(|node| self.model().original(node.result) == node.result);
-        let loops = nodes.filter_map(|node| match node.fusion() {
-            Fusion::Elementwise(op) => {
-                let compiled = [op.forward(), op.backward()];
-                let is_emitted = compiled.iter().any(|of| of.known.is_none());
-                is_emitted.then_some((node, op))
-            }
-            _ => None,
+        let loops = nodes.filter_map(|node| {
+            let Fusion::Elementwise(op) = node.fusion() else {
+                return None;
+            };
+            let axes = self.model().value(node.result).ty.axes.len();
+            let is_emitted = self.cx.loops.contains(&node.result);
+            is_emitted.then(|| emit_loops(op, &self.loop_name(node.result), axes))
         });
         loops.collect()
-    }
-
-    fn emit_loops(&self) -> TokenStream {
-        let loops = self.emitted_loops().into_iter();
-        loops
-            .map(|(node, op)| {
-                let axes = self.model().value(node.result).ty.axes.len();
-                emit_loops(op, &self.loop_name(node.result), axes)
-            })
-            .collect()
     }
 
     /// A value of ids or lengths.
