@@ -34,7 +34,7 @@ struct Notation {
     in_attribute: bool,
 }
 
-/// What an expression of several tokens stands in, so that no operator beside it reaches into it.
+/// The position of a fragment. It decides the delimiters around an expression of several tokens, which keep operators beside it out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Among statements: a constant in braces, another value in parentheses.
@@ -86,8 +86,8 @@ impl Notation {
         TokenTree::from(visible).into()
     }
 
-    /// What a fragment matched. A visibility, a type, a statement and what stands in an attribute are left as they are, and so is an
-    /// expression that is one operand by itself.
+    /// The tokens of a fragment. Delimiters enclose an expression of several tokens, unless it is one operand by itself. Visibilities, types,
+    /// statements and attributes stay as they are.
     fn fragment(self, group: &Group) -> TokenStream {
         let tokens = group.stream();
         let expr = match self.in_attribute {
@@ -112,7 +112,7 @@ impl Notation {
     }
 }
 
-/// What stands before a token, in the same group.
+/// The tokens before a token, in the same group.
 #[derive(Default)]
 struct Before {
     last: Option<TokenTree>,
@@ -132,7 +132,7 @@ impl Before {
         }
     }
 
-    /// What the next token is, if it stands in a group at `around`.
+    /// The position of the next token, in a group at `around`.
     fn place(&self, around: Place) -> Place {
         let takes_words = || self.key.as_ref().is_some_and(takes_words);
         match around {

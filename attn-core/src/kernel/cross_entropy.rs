@@ -218,7 +218,7 @@ impl<E: Real> Kernel for Forward<'_, E> {
     }
 }
 
-/// What is known of a row of logits, or of some of its classes.
+/// The statistics of a row of logits, or of some of its classes.
 #[derive(Clone, Copy)]
 pub(super) struct Folded<E> {
     pub(super) max: E,

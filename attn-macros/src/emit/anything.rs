@@ -1,4 +1,4 @@
-//! What is accepted after a mistake: anything, so that the error stays alone.
+//! Implementations of an input trait for any type: after a mistake, no error follows from the first one.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

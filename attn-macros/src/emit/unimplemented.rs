@@ -1,4 +1,4 @@
-//! What rustc reports where a type lacks a trait: `#[diagnostic::on_unimplemented(..)]`.
+//! Messages of rustc for a missing trait: `#[diagnostic::on_unimplemented(..)]`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;

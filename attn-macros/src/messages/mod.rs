@@ -13,9 +13,10 @@ use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::Expr;
 
+use crate::spec::arithmetic::NoSize;
 use crate::spec::elsewhere::{NamePosition as Stands, instead_of};
 use crate::spec::keys::{Arg, ArgKind, KEYS, Key, KeyKind, Word, nearest, owner_of};
-use crate::spec::value::{NoSize, Numbers};
+use crate::spec::value::Numbers;
 use crate::spec::{Real, Size, not_constant, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
@@ -265,7 +266,7 @@ pub(crate) fn constant_too_long(what: &str, most: usize) -> String {
     )
 }
 
-/// What a number stands for, if it is the value of no key.
+/// The subject of a message about a number that is the value of no key.
 pub(crate) const OPERAND: &str = "an operand";
 
 fn subject(what: &str) -> String {

@@ -14,8 +14,9 @@ use super::syntax::SizeDraft;
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::ops::OPERATIONS;
+use crate::spec::arithmetic::{is_condition, is_converted_to_size};
 use crate::spec::keys::{Key, KeyKind, nearest};
-use crate::spec::value::{Numbers, Real, Size, is_condition, is_converted_to_size};
+use crate::spec::value::{Numbers, Real, Size};
 use crate::spec::{parse_number, parse_numbers, parse_size, receiver};
 
 /// Above any vocabulary and any axis that is flattened, and low enough that the numbers of a matrix of two sizes can be counted.
@@ -76,7 +77,7 @@ impl Sizes {
             let value = is_sound
                 .then(|| ConstValue::of(name, &tokens, constants, cx))
                 .flatten();
-            // What names a wrong one is wrong itself, and no longer than it was written.
+            // A wrong constant stands for nothing, so those that name it do not grow.
             let tokens = match &value {
                 Some(value) => value.known().unwrap_or(tokens),
                 None => TokenStream::new(),

@@ -3,6 +3,7 @@
 //! [`parse`] never fails: it returns the parts that it understood as [`Draft`]s and reports the rest. [`check`] applies defaults
 //! and rules. It reports a broken rule and continues with a valid value.
 
+pub(crate) mod arithmetic;
 pub(crate) mod body;
 mod check;
 mod claims;

@@ -4,7 +4,7 @@ use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{BinOp, Expr, Lit, UnOp};
 
-use super::value::inner;
+use super::arithmetic::inner;
 
 /// The first mistake in an expression of sizes or numbers.
 pub(crate) enum NotConstant {

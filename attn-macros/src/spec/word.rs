@@ -6,6 +6,7 @@ use proc_macro2::{Delimiter, Ident, Punct, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
 use syn::{BinOp, Expr, UnOp};
 
+use super::arithmetic;
 use super::keys::{Arg, ArgKind, Key, Word, nearest};
 use super::not_constant::{self, NotConstant};
 use super::parse::Value;
@@ -245,7 +246,7 @@ pub(crate) fn parse_size(tokens: &TokenStream, what: &str, cx: &Diagnostics) -> 
     }
     let size = expr.as_ref().and_then(Size::from_expr);
     if size.is_none() {
-        let message = match expr.as_ref().and_then(Size::mistake) {
+        let message = match expr.as_ref().and_then(arithmetic::mistake) {
             Some(mistake) => messages::no_size_of(what, tokens, mistake),
             None => messages::expected_size(what, tokens),
         };

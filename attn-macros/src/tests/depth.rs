@@ -128,24 +128,29 @@ impl Nest {
     }
 }
 
+/// Where the only error stands.
+fn start_of_error(text: &str, found: &[Report]) -> usize {
+    let [
+        Report {
+            message,
+            at: Some(at),
+        },
+    ] = found
+    else {
+        panic!("{found:?} in {}..", &text[..100]);
+    };
+    assert!(message.starts_with("nested too deep"), "{message}");
+    at.start
+}
+
 #[test]
 fn nesting_too_deep_is_one_error_at_its_token() {
     for nest in &NESTS {
         for depth in [DEEPEST + 2, 1_000, 10_000] {
             let text = nest.text(depth);
-            let found = nest.reports(depth);
-            let [
-                Report {
-                    message,
-                    at: Some(at),
-                },
-            ] = found.as_slice()
-            else {
-                panic!("{found:?} in {}..", &text[..100]);
-            };
-            assert!(message.starts_with("nested too deep"), "{message}");
+            let start = start_of_error(&text, &nest.reports(depth));
             // The number of groups that are open there, except for the operators in the name of a key.
-            let before = &text[..at.start];
+            let before = &text[..start];
             let opened = ["(", "{", "[", "!"].map(|open| before.matches(open).count());
             let closed = [")", "}", "]"].map(|close| before.matches(close).count());
             let depth = opened.iter().sum::<usize>() - closed.iter().sum::<usize>();
@@ -163,19 +168,9 @@ fn a_chain_too_long_is_one_error_at_its_token() {
     for chain in CHAINS.iter().chain([&CHOICES]) {
         for links in [LONGEST + 2, 1_000, 10_000] {
             let text = chain.text(links);
-            let found = chain.reports(links);
-            let [
-                Report {
-                    message,
-                    at: Some(at),
-                },
-            ] = found.as_slice()
-            else {
-                panic!("{found:?} in {}..", &text[..100]);
-            };
-            assert!(message.starts_with("nested too deep"), "{message}");
+            let start = start_of_error(&text, &chain.reports(links));
             // The groups around it and the sign before it count as well.
-            let links = text[..at.start].matches(chain.nest[1]).count();
+            let links = text[..start].matches(chain.nest[1]).count();
             assert!(
                 (LONGEST - 4..=LONGEST).contains(&links),
                 "behind {links} of {}..",

@@ -343,11 +343,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
             to: self.given.d_k,
             d_gain,
         });
-        let d_values = self.d_values.read();
-        let mut to = self.given.d_v;
-        for row in 0..to.rows() {
-            to.row_mut(row).copy_from_slice(d_values.row(row));
-        }
+        self.given.d_v.copy_from(self.d_values.read());
     }
 }
 

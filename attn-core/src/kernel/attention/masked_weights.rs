@@ -92,9 +92,7 @@ pub(super) fn hidden<E: Pooled>(mask: &dyn TileMask<E>, tile: &Tile) -> Panel<E>
 /// A copy with zeros in these rows.
 fn zeroed<E: Pooled>(matrix: Matrix<'_, E>, rows: &[usize]) -> Panel<E> {
     let mut copy = Panel::new(matrix.rows(), matrix.cols());
-    for row in 0..matrix.rows() {
-        copy.write().row_mut(row).copy_from_slice(matrix.row(row));
-    }
+    copy.write().copy_from(matrix);
     for &row in rows {
         copy.write().row_mut(row).fill(E::ZERO);
     }

@@ -335,7 +335,7 @@ pub(crate) mod slices {
         }
     }
 
-    /// What is learned for a gain and a bias, as far as its gradient is wanted.
+    /// The learned tensors of a gain and a bias whose gradients are wanted.
     pub(in crate::ops::norm) fn wanted<'a, E: Element>(
         gain: Gain<&'a Operand<E>>,
         bias: Option<&'a Operand<E>>,

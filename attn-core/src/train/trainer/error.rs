@@ -123,7 +123,7 @@ where
     }
 }
 
-/// What may help. Before the first step, and where an input has NaN, the learning rate is not the reason.
+/// The advice at the end of the message. At the first step, and where an input has NaN, the learning rate is not the reason.
 fn advice(step: u64, first: Option<&values::NonFinite>) -> &'static str {
     let is_input = first.is_some_and(|first| first.pass == values::Pass::Input);
     match step <= 1 || is_input {

@@ -262,7 +262,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     }
 }
 
-// What is trained.
+// Freezing.
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Freezes the parameters whose names match a pattern, in which each `*` stands for any characters. Steps do not change them, and do not
     /// compute their gradients: the backward pass ends where no parameter before is trained.

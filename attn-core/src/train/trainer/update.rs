@@ -60,7 +60,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     }
 }
 
-/// What a step of the optimizer reads and changes.
+/// The state that a step of the optimizer reads and changes.
 struct OptimizerStep<'a, M: Trainable, A> {
     /// With gradients that are sums over batches.
     parameters: &'a mut Parameters<M::Element>,

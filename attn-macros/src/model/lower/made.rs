@@ -39,7 +39,7 @@ impl Lowering<'_> {
         axes.find(|axis| self.length(axis) == *length)
     }
 
-    /// What is known of the lengths of two axes in the same place, if they are of any length and an operation made one of them.
+    /// The text about the lengths of two axes in the same place, if both are of any length and an operation made one of them.
     pub(crate) fn lengths_differ(&self, left: &Type, right: &Type) -> Option<String> {
         let is_made = |axis: &Symbol| self.made.iter().any(|made| made.name == axis.length);
         if left.axes.len() != right.axes.len() {

@@ -6,7 +6,7 @@ use quote::{ToTokens, quote};
 use crate::pipeline;
 use crate::tests::support::{parse_file, reports};
 
-/// What a macro hands on for one of its names.
+/// A fragment, as `macro_rules!` hands it on.
 fn fragment(tokens: TokenStream) -> Group {
     Group::new(Delimiter::None, tokens)
 }

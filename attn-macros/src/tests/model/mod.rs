@@ -1,5 +1,6 @@
 //! Tests of `model!` from inside.
 
+mod across_functions;
 mod attend;
 mod axes;
 mod blocks;
@@ -27,7 +28,7 @@ mod shapes;
 mod shared;
 mod size_mistakes;
 mod snapshots;
-mod trial;
+
 mod unimplemented;
 
 use proc_macro2::TokenStream;

@@ -1,4 +1,4 @@
-//! What rustc reports where a model lacks what is asked for.
+//! Messages of rustc where a model lacks a trait.
 
 use proc_macro2::{TokenStream, TokenTree};
 

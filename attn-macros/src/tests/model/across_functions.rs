@@ -1,4 +1,4 @@
-//! What a trial of the language by somebody else found: programs that were refused, and messages about another place.
+//! Values of other functions and of axes that come back, and the places of messages about functions, masks and loops.
 
 use super::mistakes::errors_of;
 use super::{expand, lower, lower_all};
@@ -55,7 +55,7 @@ fn data_that_a_later_call_computes_have_a_gradient_in_all_calls() {
     }
 }
 
-/// What was found before the functions were lowered again is found once.
+/// The functions are lowered twice, and each mistake is reported once.
 #[test]
 fn mistakes_beside_computed_data_are_reported_once() {
     let wrong = GIVEN.replace("sin(pair", "sinn(pair");
