@@ -8,17 +8,21 @@ use std::{mem, ops::Range};
 use smallvec::SmallVec;
 
 use super::fold::add_column_sums;
+use super::panel::Panel;
 use super::parallel::{FEW, FEW_MULTIPLICATIONS, for_each, threads};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{
-    Initial, Panels, TILE_ROWS, WriteMode, multiply_panels, panel_columns, vector_columns,
+    Initial, Panels, TILE_ROWS, WriteMode, multiply_panels, panel_columns, tile_columns,
+    vector_columns,
 };
 
 /// The bytes of the columns of a part: a half of a second-level cache.
 pub(super) const STRIP: usize = 600 * 1024;
 /// The most depths that are multiplied at a time.
 const DEPTHS: usize = 512;
+/// The same with narrow tiles: the columns of a tile take a half of a first-level cache.
+const DEPTHS_OF_NARROW_TILES: usize = 256;
 /// The least rows of a part, unless there are fewer: all parts of the same columns pack these.
 const LEAST_ROWS: usize = 48;
 /// The tiles whose rows are summed at a time: with all depths of a block, a part of a second-level cache.
@@ -28,6 +32,18 @@ pub(super) const SUMMED_TILES: usize = 8;
 const NEAR: usize = 4096;
 /// The depths that are summed one after another.
 const SUMMED: usize = 256;
+
+/// Whether a tile has few columns. It reads both sides for few products then, so that both are copied to where they are contiguous.
+fn has_narrow_tiles<E: Pooled>() -> bool {
+    tile_columns::<E>() < panel_columns::<E>()
+}
+
+fn most_depths<E: Pooled>() -> usize {
+    match has_narrow_tiles::<E>() {
+        true => DEPTHS_OF_NARROW_TILES,
+        false => DEPTHS,
+    }
+}
 
 /// How threads share a product, by its right side.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +91,8 @@ impl<E: Pooled> Columns<E> for Matrix<'_, E> {
 
     fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {
         let rows = self.part(depths, columns);
-        (rows.row_stride() * size_of::<E>() <= NEAR).then(|| Panels::in_place(rows))?
+        let is_near = rows.row_stride() * size_of::<E>() <= NEAR;
+        (is_near && !has_narrow_tiles::<E>()).then(|| Panels::in_place(rows))?
     }
 }
 
@@ -119,7 +136,7 @@ pub(super) fn multiply_and_sum<'a, E: Pooled, C: Columns<E>>(
     sums: &'a mut [E],
 ) {
     let to = to.into_iter().collect();
-    let panel = panel_columns::<E>() * rows.cols().clamp(1, DEPTHS) * size_of::<E>();
+    let panel = panel_columns::<E>() * rows.cols().clamp(1, most_depths::<E>()) * size_of::<E>();
     let extents = [rows.rows(), rows.cols()];
     let parts = parts(to, initial, extents, C::SHARING, panel, sums);
     for_each(parts, |part: Part<'_, E>| {
@@ -242,13 +259,14 @@ pub(super) fn row_chunks<'a, E>(
 
 impl<E: Pooled> Part<'_, E> {
     fn multiply(mut self, initial: Initial<'_, E>, rows: Matrix<'_, E>, from: &impl Columns<E>) {
-        let width = panel_columns::<E>();
+        let width = tile_columns::<E>();
         let mut initial = initial.part(self.rows.clone(), self.columns.clone());
         let rows = rows.some_rows(self.rows.clone());
         let depth = rows.cols();
         // Blocks of about the same depth, and one where there is no depth at all.
-        let block = depth.div_ceil(depth.div_ceil(DEPTHS).max(1)).max(1);
+        let block = depth.div_ceil(depth.div_ceil(most_depths::<E>()).max(1)).max(1);
         let panels = self.columns.len().div_ceil(width);
+        let copies_rows = !rows.has_row_slices() && has_narrow_tiles::<E>();
         let mut packed = None;
         let mut sums = Sums::new(mem::take(&mut self.sums), initial);
         for first in (0..depth.max(1)).step_by(block) {
@@ -260,14 +278,14 @@ impl<E: Pooled> Part<'_, E> {
                     let packed: &mut Buffer<E> = packed.get_or_insert_with(whole);
                     let some = &mut packed[..panels * width * depths.len()];
                     self.pack(&depths, from, some);
-                    Panels::new(some, depths.len())
+                    Panels::new(some, depths.len(), width)
                 }
             };
             let rows = rows.some_cols(depths);
-            if sums.is_empty() {
+            if sums.is_empty() && !copies_rows {
                 multiply_panels(&mut self.to, initial, rows, columns);
             } else {
-                self.multiply_and_sum(initial, rows, columns, &mut sums);
+                self.multiply_blocks(initial, rows, columns, &mut sums);
             }
             initial = Initial::Old;
         }
@@ -276,7 +294,7 @@ impl<E: Pooled> Part<'_, E> {
 
     /// Packs the columns. Those behind the last are zeros, as any number may be subnormal, which is slow.
     fn pack(&self, depths: &Range<usize>, from: &impl Columns<E>, packed: &mut [E]) {
-        let width = panel_columns::<E>();
+        let width = tile_columns::<E>();
         let panels = packed.chunks_mut((width * depths.len()).max(1));
         for (first, to) in self.columns.clone().step_by(width).zip(panels) {
             let columns = first..self.columns.end.min(first + width);
@@ -287,8 +305,8 @@ impl<E: Pooled> Part<'_, E> {
         }
     }
 
-    /// Sums some rows after they are multiplied, while they are in a cache.
-    fn multiply_and_sum(
+    /// Multiplies blocks of rows, and sums those of a block while they are in a cache. Rows that are not contiguous are copied first.
+    fn multiply_blocks(
         &mut self,
         initial: Initial<'_, E>,
         rows: Matrix<'_, E>,
@@ -297,11 +315,20 @@ impl<E: Pooled> Part<'_, E> {
     ) {
         let to = self.to.iter_mut().map(MatrixMut::reborrow).collect();
         let some = SUMMED_TILES * TILE_ROWS;
+        let mut copied = None;
         for (chunk, mut to) in row_chunks(to, rows.rows(), some) {
             let rows = rows.some_rows(chunk.clone());
             let initial = initial.part(chunk.clone(), 0..self.columns.len());
-            multiply_panels(&mut to, initial, rows, columns);
-            sums.add(rows, chunk);
+            if rows.has_row_slices() || !has_narrow_tiles::<E>() {
+                multiply_panels(&mut to, initial, rows, columns);
+            } else {
+                let copied = copied.get_or_insert_with(|| Panel::new(some, rows.cols()));
+                transpose(rows.transposed(), copied.reshape(chunk.len(), rows.cols()));
+                multiply_panels(&mut to, initial, copied.read(), columns);
+            }
+            if !sums.is_empty() {
+                sums.add(rows, chunk);
+            }
         }
     }
 }

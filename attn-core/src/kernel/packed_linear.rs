@@ -10,7 +10,7 @@ use super::packed::{Pieces, STRIP, strips};
 use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns};
+use crate::simd::{Initial, Panels, TILE_ROWS, multiply_panels, tile_columns};
 
 /// The right side of a product as panels.
 #[derive(Debug)]
@@ -18,29 +18,32 @@ pub struct PackedWeights<E: Pooled> {
     numbers: Buffer<E>,
     depth: usize,
     columns: usize,
+    /// The columns of a panel.
+    width: usize,
 }
 
 impl<E: Pooled + PackedLinear<E>> PackedWeights<E> {
     /// The right side `Wᵀ` of `x Wᵀ`, for `w [out, in]`.
     pub fn transposed(w: Matrix<'_, E>) -> Self {
         let mut weights = Self::uninit(w.cols(), w.rows());
-        pack_transposed(w, &mut weights.numbers);
+        pack_transposed(w, weights.width, &mut weights.numbers);
         weights
     }
 
     /// The right side `W` of `dy W`, for `w [out, in]`.
     pub fn new(w: Matrix<'_, E>) -> Self {
         let mut weights = Self::uninit(w.rows(), w.cols());
-        pack(w, &mut weights.numbers);
+        pack(w, weights.width, &mut weights.numbers);
         weights
     }
 
     fn uninit(depth: usize, columns: usize) -> Self {
-        let width = panel_columns::<E>();
+        let width = tile_columns::<E>();
         Self {
             numbers: Buffer::uninit(columns.div_ceil(width) * width * depth),
             depth,
             columns,
+            width,
         }
     }
 
@@ -64,7 +67,7 @@ impl<E: Pooled + PackedLinear<E>> PackedWeights<E> {
             x.rows(),
             x.cols()
         );
-        let panels = Panels::new(&self.numbers, self.depth);
+        let panels = Panels::new(&self.numbers, self.depth, self.width);
         multiply(x, panels, initial, to);
     }
 }
@@ -72,16 +75,16 @@ impl<E: Pooled + PackedLinear<E>> PackedWeights<E> {
 compiled! {
     PackedLinear:
 
-    /// Copies `Wᵀ` to panels, for `w [out, in]`.
-    fn pack_transposed<E>(w: Matrix<'_, E>, panels: &mut [E]) {
-        copy_to_panels([w.cols(), w.rows()], panels, |first, to: MatrixMut<'_, E>| {
+    /// Copies `Wᵀ` to panels of so many columns, for `w [out, in]`.
+    fn pack_transposed<E>(w: Matrix<'_, E>, width: usize, panels: &mut [E]) {
+        copy_to_panels([w.cols(), w.rows()], width, panels, |first, to: MatrixMut<'_, E>| {
             transpose(w.some_rows(first..first + to.cols()), to);
         });
     }
 
-    /// Copies `W` to panels.
-    fn pack<E>(w: Matrix<'_, E>, panels: &mut [E]) {
-        copy_to_panels([w.rows(), w.cols()], panels, |first, mut to: MatrixMut<'_, E>| {
+    /// Copies `W` to panels of so many columns.
+    fn pack<E>(w: Matrix<'_, E>, width: usize, panels: &mut [E]) {
+        copy_to_panels([w.rows(), w.cols()], width, panels, |first, mut to: MatrixMut<'_, E>| {
             to.copy_from(w.some_cols(first..first + to.cols()));
         });
     }
@@ -95,7 +98,7 @@ compiled! {
         initial: Initial<'_, E>,
         to: Pieces<'_, E>,
     ) {
-        let width = panel_columns::<E>();
+        let width = w.width();
         let columns = to.iter().map(MatrixMut::cols).sum::<usize>();
         let panels = columns.div_ceil(width);
         let threads = match x.rows() * x.cols() * columns <= FEW_MULTIPLICATIONS {
@@ -123,10 +126,10 @@ compiled! {
 /// Copies columns to panels. `copy` writes those from the first one of a panel on.
 fn copy_to_panels<E: Pooled>(
     [depth, columns]: [usize; 2],
+    width: usize,
     panels: &mut [E],
     copy: impl Fn(usize, MatrixMut<'_, E>) + Sync + Send,
 ) {
-    let width = panel_columns::<E>();
     let panels = panels.chunks_mut((width * depth).max(1)).enumerate();
     for_each(panels, |(index, panel): (usize, &mut [E])| {
         let first = index * width;

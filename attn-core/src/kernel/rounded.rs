@@ -138,7 +138,7 @@ fn multiply<E: Pooled>(
                 let right = right.get_or_insert_with(whole);
                 let right = Pair::in_memory_of(&mut right[..panels * width * pairs]);
                 pack_columns(from, part.columns.clone(), depths.clone(), right);
-                Panels::with_columns(right, pairs, width)
+                Panels::new(right, pairs, width)
             }
         };
         let rows = rows.some_cols(depths);

@@ -99,7 +99,9 @@ pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;
 pub use pairs::PairSums;
-pub use panels::{Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, vector_columns};
+pub use panels::{
+    Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, tile_columns, vector_columns,
+};
 pub(crate) use prefetch::{prefetch, prefetch_rows};
 pub use product::{Threads, WriteMode, product};
 pub use square::{MAX_LANES, Square, load_square, store_square, transpose_square};

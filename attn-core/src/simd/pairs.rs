@@ -151,7 +151,7 @@ fn multiply_wide(product: Product<'_, '_, f32, Pair>) {
     });
     let [count, depth] = [product.rows.rows(), 2 * product.rows.cols()];
     let wide = Matrix::new(&rows, count, depth);
-    run(product.of_wide(wide, Panels::new(&columns, depth)));
+    run(product.of_wide(wide, Panels::new(&columns, depth, panel_columns::<f32>())));
     WIDE.set([columns, rows]);
 }
 
@@ -346,7 +346,7 @@ mod tests {
                     let mut got = vec![f32::NAN; rows * columns];
                     let mut to = [MatrixMut::new(&mut got, rows, columns)];
                     let rows = Matrix::new(&a, rows, depth);
-                    let columns = Panels::with_columns(&b, depth, width);
+                    let columns = Panels::new(&b, depth, width);
                     multiply(Product::new(&mut to, Initial::Zero, rows, columns));
                     for (got, want) in got.iter().zip(&want) {
                         assert!(
@@ -376,7 +376,7 @@ mod tests {
             let mut to = vec![0.0; 4 * FEW_ROWS];
             let mut to = [MatrixMut::new(&mut to, FEW_ROWS, 4)];
             let rows = Matrix::new(&rows, FEW_ROWS, 1);
-            let columns = Panels::with_columns(&columns, 1, width);
+            let columns = Panels::new(&columns, 1, width);
             run(HasNormalSums(&Product::new(
                 &mut to,
                 Initial::Zero,
@@ -415,7 +415,7 @@ mod tests {
                 let mut got = vec![1.0; rows * columns];
                 let mut to = [MatrixMut::new(&mut got, rows, columns)];
                 let a_rows = Matrix::new(&a, rows, depth);
-                let panels = Panels::with_columns(&b, depth, width);
+                let panels = Panels::new(&b, depth, width);
                 f64::multiply_pairs(&mut to, Initial::Old, a_rows, panels, None);
                 for (at, got) in got.iter().enumerate() {
                     let of = |k: usize| {

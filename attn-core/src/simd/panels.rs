@@ -14,7 +14,7 @@
 //!
 //! The result may be in pieces, side by side: the columns of a panel need not be neighbours in memory.
 
-use std::{ops::Range, slice};
+use std::{hint::black_box, marker::PhantomData, ops::Range, slice};
 
 use super::prefetch::{Ahead, LINE, prefetch_line};
 use super::slice::{load_any, store_any};
@@ -38,12 +38,42 @@ const VECTORS: usize = 4;
 /// The same with 16 registers, for 12 sums.
 const FEW_VECTORS: usize = 2;
 
+/// The vectors of a row of a tile. The instruction sets with vectors of 32 bytes have 16 registers, the others 32.
+const fn vectors_of_tile<V>() -> usize {
+    match size_of::<V>() {
+        32 => FEW_VECTORS,
+        _ => VECTORS,
+    }
+}
+
+/// The tiles of a block of rows, if the first-level cache has room for the columns of a tile.
+const TILES_OF_BLOCK: usize = 8;
+
+/// The columns of a tile of the instruction set in use.
+pub fn tile_columns<E: Real>() -> usize {
+    struct Count<E>(PhantomData<E>);
+
+    impl<E: Real> Kernel for Count<E> {
+        type Element = E;
+        type Output = usize;
+
+        #[inline(always)]
+        fn run<V: Vector<Element = E>>(self) -> usize {
+            vectors_of_tile::<V>() * V::LANES
+        }
+    }
+
+    run(Count(PhantomData::<E>))
+}
+
 /// The panels of the right side of a product: `[panels, depth, columns]`, packed or in a matrix. A number may be a [`Pair`](super::Pair) of two
 /// depths.
 #[derive(Clone, Copy, Debug)]
 pub struct Panels<'a, E> {
     numbers: &'a [E],
     depth: usize,
+    /// The columns of a panel.
+    width: usize,
     /// The distance between neighbouring depths.
     stride: usize,
     /// The distance between neighbouring panels.
@@ -58,21 +88,12 @@ struct Panel<'a, E> {
 }
 
 impl<'a, E> Panels<'a, E> {
-    /// Panels of this depth.
+    /// Panels of this depth and so many columns.
     ///
     /// # Panics
     /// If the last one is not whole.
     #[track_caller]
-    pub fn new(numbers: &'a [E], depth: usize) -> Self {
-        Self::with_columns(numbers, depth, panel_columns::<E>())
-    }
-
-    /// Panels of this depth and so many columns, which are those of the [panels](panel_columns) of the sums.
-    ///
-    /// # Panics
-    /// If the last one is not whole.
-    #[track_caller]
-    pub fn with_columns(numbers: &'a [E], depth: usize, width: usize) -> Self {
+    pub fn new(numbers: &'a [E], depth: usize, width: usize) -> Self {
         let panel = width * depth;
         assert!(
             panel == 0 || numbers.len().is_multiple_of(panel),
@@ -82,9 +103,15 @@ impl<'a, E> Panels<'a, E> {
         Self {
             numbers,
             depth,
+            width,
             stride: width,
             panel_stride: panel,
         }
+    }
+
+    /// The columns of a panel.
+    pub fn width(self) -> usize {
+        self.width
     }
 
     /// The panels from this one on.
@@ -131,6 +158,7 @@ impl<'a, E> Panels<'a, E> {
         (is_whole && x.has_row_slices()).then(|| Self {
             numbers: x.numbers(),
             depth: x.rows(),
+            width,
             stride: x.strides().0,
             panel_stride: width,
         })
@@ -305,8 +333,8 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
 
     /// The numbers of the columns: those of a panel at a depth side by side.
     pub(super) fn column_slices(&self) -> impl Iterator<Item = &'a [N]> {
-        let width = panel_columns::<E>();
         let (columns, all) = (self.columns, self.all);
+        let width = columns.width;
         let panels = (0..all).step_by(width).enumerate();
         panels.flat_map(move |(index, first)| {
             let panel = columns.panel(index);
@@ -322,43 +350,65 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
 
     #[inline(always)]
     pub(super) fn multiply<V: Vector<Element = E>, F: Factors<V, Number = N>>(mut self) {
-        // The instruction sets with vectors of 32 bytes have 16 registers, the others 32.
-        match size_of::<V>() {
-            32 => self.tiles::<V, F, FEW_VECTORS>(),
+        match vectors_of_tile::<V>() {
+            FEW_VECTORS => self.tiles::<V, F, FEW_VECTORS>(),
             _ => self.tiles::<V, F, VECTORS>(),
         }
     }
 
-    /// All tiles, of at most `M` vectors each. All of some rows are computed before others are read.
+    /// All tiles, of at most `M` vectors each.
+    ///
+    /// What is read again stays in the first-level cache: the columns of a tile, of which the tiles of a block of rows are computed one after another,
+    /// or, if the columns of a panel are not in neighbouring lines, the rows of a tile.
     #[inline(always)]
     fn tiles<V: Vector<Element = E>, F: Factors<V, Number = N>, const M: usize>(&mut self) {
-        let width = panel_columns::<E>();
+        let width = self.columns.width;
         let step = M * V::LANES;
         let count = self.rows.rows();
-        let mut row = 0;
-        while row < count {
-            // All tiles have about the same number of rows.
-            let rest = count - row;
-            let some = rest.div_ceil(rest.div_ceil(TILE_ROWS));
+        let tiles_of_block = match self.columns.stride * size_of::<N>() {
+            ..=LINE => TILES_OF_BLOCK,
+            _ => 1,
+        };
+        let mut first = 0;
+        while first < count {
+            let tiles = 0..tiles_of_block;
+            let end = tiles.fold(first, |row, _| row + rows_of_tile(count - row));
             for (panel, left) in (0..self.all).step_by(width).enumerate() {
                 let b = self.columns.panel(panel);
                 let columns = width.min(self.all - left);
                 for col in (0..columns).step_by(step) {
-                    let columns = step.min(columns - col);
-                    let place = Place {
-                        rows: row..row + some,
-                        columns: left + col..left + col + columns,
-                    };
-                    let is_last = left + width >= self.all;
-                    match (columns.div_ceil(V::LANES), some) {
-                        (1, _) => self.tile::<V, F, TILE_ROWS, 1>(b, col, place, is_last),
-                        (2, _) if M > 2 => self.tile::<V, F, TILE_ROWS, 2>(b, col, place, is_last),
-                        (3, _) => self.tile::<V, F, TILE_ROWS, 3>(b, col, place, is_last),
-                        (_, 1..=2) => self.tile::<V, F, 2, M>(b, col, place, is_last),
-                        (_, 3..=4) => self.tile::<V, F, 4, M>(b, col, place, is_last),
-                        _ => self.tile::<V, F, TILE_ROWS, M>(b, col, place, is_last),
-                    }
+                    let columns = left + col..left + columns.min(col + step);
+                    self.tiles_of_columns::<V, F, M>(b, col, first..end, columns);
                 }
+            }
+            first = end;
+        }
+    }
+
+    /// The tiles of a block of rows, of columns of the panel `b` from `col` on.
+    #[inline(always)]
+    fn tiles_of_columns<V: Vector<Element = E>, F: Factors<V, Number = N>, const M: usize>(
+        &mut self,
+        b: Panel<'_, N>,
+        col: usize,
+        block: Range<usize>,
+        columns: Range<usize>,
+    ) {
+        let is_last = columns.end == self.all;
+        let mut row = block.start;
+        while row < block.end {
+            let some = rows_of_tile(self.rows.rows() - row);
+            let place = Place {
+                rows: row..row + some,
+                columns: columns.clone(),
+            };
+            match (columns.len().div_ceil(V::LANES), some) {
+                (1, _) => self.tile::<V, F, TILE_ROWS, 1>(b, col, place, is_last),
+                (2, _) if M > 2 => self.tile::<V, F, TILE_ROWS, 2>(b, col, place, is_last),
+                (3, _) => self.tile::<V, F, TILE_ROWS, 3>(b, col, place, is_last),
+                (_, 1..=2) => self.tile::<V, F, 2, M>(b, col, place, is_last),
+                (_, 3..=4) => self.tile::<V, F, 4, M>(b, col, place, is_last),
+                _ => self.tile::<V, F, TILE_ROWS, M>(b, col, place, is_last),
             }
             row += some;
         }
@@ -446,6 +496,11 @@ impl<E: Real, N: Copy> Product<'_, '_, E, N> {
         let line = self.rows.as_ptr().wrapping_add(last_of_next).cast();
         (step > 1).then(|| Ahead::new(line, LINE, step * size_of::<N>()))
     }
+}
+
+/// The rows of the next tile, if there are so many left: all tiles have about as many.
+fn rows_of_tile(left: usize) -> usize {
+    left.div_ceil(left.div_ceil(TILE_ROWS).max(1))
 }
 
 /// The part of the result that a tile computes.
@@ -584,7 +639,9 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
     };
     let depths = Depths {
         count: depth,
-        rows,
+        // The compiler would compute the place of each row from that of the row before, and six such steps take longer than the products of a row with
+        // few columns. It does not know where the second half of the rows is.
+        rows: [rows, black_box(rows.wrapping_add(R / 2 * row_stride))],
         step,
         columns,
         stride: b.stride,
@@ -594,11 +651,20 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
     // SAFETY: each row of the tile is one of `a`, which has a number for each depth. The columns of the tile at the last depth are within the panel.
     unsafe {
         match row_stride {
-            1 if count >= R => depths.sums::<V, F, R, N>(|row| row, ahead),
-            _ if count >= R => depths.sums::<V, F, R, N>(|row| row * row_stride, ahead),
+            1 if count >= R => {
+                depths.sums::<V, F, R, N>(|[rows, _], row| rows.wrapping_add(row), ahead)
+            }
+            _ if count >= R => depths.sums::<V, F, R, N>(
+                |[rows, behind], row| match row.checked_sub(R / 2) {
+                    None => rows.wrapping_add(row * row_stride),
+                    Some(row) => behind.wrapping_add(row * row_stride),
+                },
+                ahead,
+            ),
             _ => {
-                let rows: [usize; R] = std::array::from_fn(|row| row.min(count - 1) * row_stride);
-                depths.sums::<V, F, R, N>(|row| rows[row], ahead)
+                let offsets: [usize; R] =
+                    std::array::from_fn(|row| row.min(count - 1) * row_stride);
+                depths.sums::<V, F, R, N>(|[rows, _], row| rows.wrapping_add(offsets[row]), ahead)
             }
         }
     }
@@ -609,8 +675,8 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
 struct Depths<T> {
     /// The number of depths.
     count: usize,
-    /// The first row.
-    rows: *const T,
+    /// The first row, and the first one of the second half.
+    rows: [*const T; 2],
     /// The distance between neighbouring depths of a row.
     step: usize,
     /// The columns of the first depth.
@@ -620,14 +686,14 @@ struct Depths<T> {
 }
 
 impl<T: Copy> Depths<T> {
-    /// The sums of products. A row stands `offset(row)` numbers behind the first one.
+    /// The sums of products. `place` is that of a row, from those of the first one and of the first one of the second half.
     ///
     /// # Safety
-    /// At each depth there is a number of each row, and `N` vectors of columns.
+    /// At each depth there is a number at the place of each row, and `N` vectors of columns.
     #[inline(always)]
     unsafe fn sums<V: Vector, F: Factors<V, Number = T>, const R: usize, const N: usize>(
         self,
-        offset: impl Fn(usize) -> usize,
+        place: impl Fn([*const T; 2], usize) -> *const T,
         mut ahead: Option<Ahead>,
     ) -> [[V; N]; R] {
         let mut sums = [[V::zero(); N]; R];
@@ -644,12 +710,12 @@ impl<T: Copy> Depths<T> {
             // A number is loaded where it is multiplied. All of them at once would take registers from the sums.
             for (row, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: the caller says that each row has a number here.
-                let a = F::splat(unsafe { *rows.add(offset(row)) });
+                let a = F::splat(unsafe { *place(rows, row) });
                 for (sum, b) in sums.iter_mut().zip(b) {
                     *sum = F::add_product(a, b, *sum);
                 }
             }
-            rows = rows.wrapping_add(self.step);
+            rows = rows.map(|row| row.wrapping_add(self.step));
             columns = columns.wrapping_add(self.stride);
         }
         sums

@@ -170,7 +170,7 @@ impl<E: Pooled> PairColumns<E> for Transposed<'_> {
         is_whole.then(|| {
             let pairs = PairLine::flatten(&self.w.lines);
             let width = self.w.lines_of_pair() * PairLine::PAIRS;
-            let all = Panels::with_columns(pairs, self.w.pairs(), width);
+            let all = Panels::new(pairs, self.w.pairs(), width);
             let pairs = depths.start / 2..depths.end.div_ceil(2);
             all.behind(first / PANEL).depths(pairs)
         })
