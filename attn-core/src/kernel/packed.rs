@@ -21,8 +21,6 @@ use crate::simd::{
 pub(super) const STRIP: usize = 600 * 1024;
 /// The most depths that are multiplied at a time.
 const DEPTHS: usize = 512;
-/// The same with narrow tiles: the columns of a tile take a half of a first-level cache.
-const DEPTHS_OF_NARROW_TILES: usize = 256;
 /// The least rows of a part, unless there are fewer: all parts of the same columns pack these.
 const LEAST_ROWS: usize = 48;
 /// The tiles whose rows are summed at a time: with all depths of a block, a part of a second-level cache.
@@ -33,16 +31,14 @@ const NEAR: usize = 4096;
 /// The depths that are summed one after another.
 const SUMMED: usize = 256;
 
-/// Whether a tile has few columns. It reads both sides for few products then, so that both are copied to where they are contiguous.
+/// Whether tiles have fewer columns than the widest ones, so that both sides are read more often. They are copied first then, unless they are contiguous.
 fn has_narrow_tiles<E: Pooled>() -> bool {
     tile_columns::<E>() < panel_columns::<E>()
 }
 
-fn most_depths<E: Pooled>() -> usize {
-    match has_narrow_tiles::<E>() {
-        true => DEPTHS_OF_NARROW_TILES,
-        false => DEPTHS,
-    }
+/// Whether the rows of a product are copied first: those whose columns are contiguous.
+fn copies_rows<E: Pooled>(rows: Matrix<'_, E>) -> bool {
+    has_narrow_tiles::<E>() && !rows.has_row_slices() && rows.transposed().has_row_slices()
 }
 
 /// How threads share a product, by its right side.
@@ -136,7 +132,7 @@ pub(super) fn multiply_and_sum<'a, E: Pooled, C: Columns<E>>(
     sums: &'a mut [E],
 ) {
     let to = to.into_iter().collect();
-    let panel = panel_columns::<E>() * rows.cols().clamp(1, most_depths::<E>()) * size_of::<E>();
+    let panel = panel_columns::<E>() * rows.cols().clamp(1, DEPTHS) * size_of::<E>();
     let extents = [rows.rows(), rows.cols()];
     let parts = parts(to, initial, extents, C::SHARING, panel, sums);
     for_each(parts, |part: Part<'_, E>| {
@@ -264,9 +260,8 @@ impl<E: Pooled> Part<'_, E> {
         let rows = rows.some_rows(self.rows.clone());
         let depth = rows.cols();
         // Blocks of about the same depth, and one where there is no depth at all.
-        let block = depth.div_ceil(depth.div_ceil(most_depths::<E>()).max(1)).max(1);
+        let block = depth.div_ceil(depth.div_ceil(DEPTHS).max(1)).max(1);
         let panels = self.columns.len().div_ceil(width);
-        let copies_rows = !rows.has_row_slices() && has_narrow_tiles::<E>();
         let mut packed = None;
         let mut sums = Sums::new(mem::take(&mut self.sums), initial);
         for first in (0..depth.max(1)).step_by(block) {
@@ -282,10 +277,9 @@ impl<E: Pooled> Part<'_, E> {
                 }
             };
             let rows = rows.some_cols(depths);
-            if sums.is_empty() && !copies_rows {
-                multiply_panels(&mut self.to, initial, rows, columns);
-            } else {
-                self.multiply_blocks(initial, rows, columns, &mut sums);
+            match sums.is_empty() && !copies_rows(rows) {
+                true => multiply_panels(&mut self.to, initial, rows, columns),
+                false => self.multiply_blocks(initial, rows, columns, &mut sums),
             }
             initial = Initial::Old;
         }
@@ -305,7 +299,7 @@ impl<E: Pooled> Part<'_, E> {
         }
     }
 
-    /// Multiplies blocks of rows, and sums those of a block while they are in a cache. Rows that are not contiguous are copied first.
+    /// Multiplies blocks of rows, and sums those of a block while they are in a cache. Rows may be [copied](copies_rows) first.
     fn multiply_blocks(
         &mut self,
         initial: Initial<'_, E>,
@@ -319,12 +313,12 @@ impl<E: Pooled> Part<'_, E> {
         for (chunk, mut to) in row_chunks(to, rows.rows(), some) {
             let rows = rows.some_rows(chunk.clone());
             let initial = initial.part(chunk.clone(), 0..self.columns.len());
-            if rows.has_row_slices() || !has_narrow_tiles::<E>() {
-                multiply_panels(&mut to, initial, rows, columns);
-            } else {
+            if copies_rows(rows) {
                 let copied = copied.get_or_insert_with(|| Panel::new(some, rows.cols()));
                 transpose(rows.transposed(), copied.reshape(chunk.len(), rows.cols()));
                 multiply_panels(&mut to, initial, copied.read(), columns);
+            } else {
+                multiply_panels(&mut to, initial, rows, columns);
             }
             if !sums.is_empty() {
                 sums.add(rows, chunk);

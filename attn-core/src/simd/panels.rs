@@ -103,7 +103,8 @@ impl<'a, E> Panels<'a, E> {
         Self {
             numbers,
             depth,
-            width,
+            // Without columns there are no panels either.
+            width: width.max(1),
             stride: width,
             panel_stride: panel,
         }
