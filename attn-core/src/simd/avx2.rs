@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use super::vector::{mask_operators, operators};
-use super::{Mask, Vector};
+use super::{Mask, Pair, Vector};
 
 /// Ones, then zeros: a window of this table is a mask of the first lanes.
 static FIRST_OF_8: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -27,7 +27,8 @@ macro_rules! vector {
             to_bits: $to_bits:ident, from_bits: $from_bits:ident,
             add_bits: $add_bits:ident, sub_bits: $sub_bits:ident, shl: $shl:ident, shr: $shr:ident,
             fold_sum: $fold_sum:ident, fold_max: $fold_max:ident,
-            unpacklo: $unpacklo:ident, unpackhi: $unpackhi:ident, permute2f128: $permute2f128:ident
+            unpacklo: $unpacklo:ident, unpackhi: $unpackhi:ident, permute2f128: $permute2f128:ident,
+            load_pairs: $load_pairs:ident
         }
     ) => {
         $(#[$doc])*
@@ -100,6 +101,14 @@ macro_rules! vector {
                     let loaded = $maskload(from.as_ptr(), $to_bits(first));
                     Self($blendv(Self::splat(fill).0, loaded, first))
                 }
+            }
+
+            #[inline(always)]
+            fn load_pairs(from: &[Pair]) -> [Self; 2] {
+                let from = &from[..$lanes];
+                // SAFETY: see the head of this file; there are as many pairs as lanes.
+                let [first, second] = unsafe { $load_pairs(from.as_ptr()) };
+                [Self(first), Self(second)]
             }
 
             #[inline(always)]
@@ -283,7 +292,8 @@ vector! {
         to_bits: _mm256_castps_si256, from_bits: _mm256_castsi256_ps,
         add_bits: _mm256_add_epi32, sub_bits: _mm256_sub_epi32, shl: _mm256_slli_epi32, shr: _mm256_srli_epi32,
         fold_sum: sum_of_8, fold_max: max_of_8,
-        unpacklo: _mm256_unpacklo_ps, unpackhi: _mm256_unpackhi_ps, permute2f128: _mm256_permute2f128_ps
+        unpacklo: _mm256_unpacklo_ps, unpackhi: _mm256_unpackhi_ps, permute2f128: _mm256_permute2f128_ps,
+        load_pairs: pairs_f32
     }
 }
 
@@ -302,7 +312,42 @@ vector! {
         to_bits: _mm256_castpd_si256, from_bits: _mm256_castsi256_pd,
         add_bits: _mm256_add_epi64, sub_bits: _mm256_sub_epi64, shl: _mm256_slli_epi64, shr: _mm256_srli_epi64,
         fold_sum: sum_of_4, fold_max: max_of_4,
-        unpacklo: _mm256_unpacklo_pd, unpackhi: _mm256_unpackhi_pd, permute2f128: _mm256_permute2f128_pd
+        unpacklo: _mm256_unpacklo_pd, unpackhi: _mm256_unpackhi_pd, permute2f128: _mm256_permute2f128_pd,
+        load_pairs: pairs_f64
+    }
+}
+
+/// The numbers of eight pairs: an `f32` in bf16 is the upper half of its bits.
+///
+/// # Safety
+/// See the head of this file; there must be eight pairs.
+#[inline(always)]
+unsafe fn pairs_f32(from: *const Pair) -> [__m256; 2] {
+    // SAFETY: the caller's, and a pair has 32 bits.
+    unsafe {
+        let pairs = _mm256_loadu_si256(from.cast());
+        let second = _mm256_and_si256(pairs, _mm256_set1_epi32(!0xffff));
+        [
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)),
+            _mm256_castsi256_ps(second),
+        ]
+    }
+}
+
+/// The numbers of four pairs.
+///
+/// # Safety
+/// See the head of this file; there must be four pairs.
+#[inline(always)]
+unsafe fn pairs_f64(from: *const Pair) -> [__m256d; 2] {
+    // SAFETY: as above.
+    unsafe {
+        let pairs = _mm_loadu_si128(from.cast());
+        let second = _mm_and_si128(pairs, _mm_set1_epi32(!0xffff));
+        [
+            _mm256_cvtps_pd(_mm_castsi128_ps(_mm_slli_epi32::<16>(pairs))),
+            _mm256_cvtps_pd(_mm_castsi128_ps(second)),
+        ]
     }
 }
 

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A number of a row is two bytes, `256 high + low`, both in -128..=127. Bytes of columns are in 0..=255. The sums begin with `a` and `b`. Four depths of 16 columns stand in one cache line. `vpdpbusd` of AVX-512 VNNI multiplies
-//! such a line with four numbers of a row, and adds the products to 16 sums of 32 bits. Other instruction sets run a plain loop, which the compiler
-//! vectorises. Each operation on the sums is rounded on its own.
+//! such a line with four numbers of a row, and adds the products to 16 sums of 32 bits. AVX2 multiplies 16 numbers of 16 bits, and adds two products.
+//! Other instruction sets run a plain loop, which the compiler vectorises. Each operation on the sums is rounded on its own.
 
 use super::{Kernel, Vector, run};
 
@@ -82,9 +82,16 @@ pub fn multiply_bytes<const R: usize, const C: usize>(
         to,
     };
     #[cfg(target_arch = "x86_64")]
-    if super::Isa::current() == super::Isa::Avx512 && is_x86_feature_detected!("avx512vnni") {
-        // SAFETY: the line above has checked the machine, the assertion the lengths.
-        return unsafe { vnni::multiply(product) };
+    match super::Isa::current() {
+        super::Isa::Avx512 if is_x86_feature_detected!("avx512vnni") => {
+            // SAFETY: the line above has checked the machine, the assertion the lengths.
+            return unsafe { vnni::multiply(product) };
+        }
+        super::Isa::Avx2 | super::Isa::Avx512 => {
+            // SAFETY: a machine with one of these has AVX2.
+            return unsafe { avx2::multiply(product) };
+        }
+        _ => {}
     }
     run(product);
 }
@@ -107,13 +114,24 @@ impl<const R: usize, const C: usize> Kernel for Product<'_, R, C> {
 
     #[inline(always)]
     fn run<V: Vector<Element = f32>>(self) {
+        self.multiply(|lines, bytes, initial| {
+            [0, 1].map(|which| sums(bytes[which], lines, initial[which]))
+        });
+    }
+}
+
+impl<const R: usize, const C: usize> Product<'_, R, C> {
+    /// The products, from the sums of lines with the high and the low bytes of a row.
+    #[inline(always)]
+    fn multiply(
+        self,
+        sums: impl Fn(&[ByteLine], [&[SignedBytes]; 2], [i32; 2]) -> [[i32; BYTE_COLUMNS]; 2],
+    ) {
         for (r, to) in self.to.iter_mut().enumerate() {
+            let (high, low) = self.bytes[2 * r * self.depths..].split_at(self.depths);
             for (c, to) in to.iter_mut().enumerate() {
                 let lines = &self.lines[c * self.depths..][..self.depths];
-                let [high, low] = [0, 1].map(|which| {
-                    let bytes = &self.bytes[(2 * r + which) * self.depths..][..self.depths];
-                    sums(bytes, lines, self.initial[r][which])
-                });
+                let [high, low] = sums(lines, [high, &low[..self.depths]], self.initial[r]);
                 for (lane, to) in to.iter_mut().enumerate() {
                     let sum = high[lane] as f32 * 256.0 + low[lane] as f32;
                     *to = sum * (self.row_scales[r] * self.column_scales[c][lane]);
@@ -136,6 +154,61 @@ fn sums(x: &[SignedBytes], lines: &[ByteLine], initial: i32) -> [i32; BYTE_COLUM
         }
     }
     sums
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::*;
+
+    use super::{BYTE_COLUMNS, ByteLine, Product, SignedBytes};
+
+    /// # Safety
+    /// The machine must have AVX2.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn multiply<const R: usize, const C: usize>(of: Product<'_, R, C>) {
+        // SAFETY: the caller's.
+        of.multiply(|lines, bytes, initial| unsafe { sums(lines, bytes, initial) });
+    }
+
+    /// Four columns in a register of 16 bits for each depth, and two sums of each, which are added at the end.
+    ///
+    /// # Safety
+    /// The machine must have AVX2.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn sums(
+        lines: &[ByteLine],
+        [high, low]: [&[SignedBytes]; 2],
+        initial: [i32; 2],
+    ) -> [[i32; BYTE_COLUMNS]; 2] {
+        let mut sums = [[_mm256_setzero_si256(); 4]; 2];
+        for ((line, high), low) in lines.iter().zip(high).zip(low) {
+            let rows = [high, low].map(|x| {
+                let four = _mm_set1_epi32(i32::from_ne_bytes(x.map(|x| x as u8)));
+                _mm256_cvtepi8_epi16(four)
+            });
+            for (at, columns) in line.0.as_chunks::<4>().0.iter().enumerate() {
+                // SAFETY: four columns of four depths are 16 bytes.
+                let columns = unsafe { _mm_loadu_si128(columns.as_ptr().cast()) };
+                let columns = _mm256_cvtepu8_epi16(columns);
+                for (row, sums) in rows.iter().zip(&mut sums) {
+                    sums[at] = _mm256_add_epi32(sums[at], _mm256_madd_epi16(columns, *row));
+                }
+            }
+        }
+        let mut to = [[0; BYTE_COLUMNS]; 2];
+        for ((to, sums), initial) in to.iter_mut().zip(sums).zip(initial) {
+            for (to, sums) in to.chunks_mut(4).zip(sums) {
+                let mut halves = [0_i32; 8];
+                // SAFETY: eight sums of 32 bits have the size of the register.
+                unsafe { _mm256_storeu_si256(halves.as_mut_ptr().cast(), sums) };
+                for (to, [first, second]) in to.iter_mut().zip(halves.as_chunks().0) {
+                    *to = initial.wrapping_add(*first).wrapping_add(*second);
+                }
+            }
+        }
+        to
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

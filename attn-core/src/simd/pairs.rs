@@ -213,13 +213,7 @@ impl<V: Vector> Factors<V> for Halves {
 
     #[inline(always)]
     fn load(from: &[Pair]) -> [V; 2] {
-        let mut halves = [[V::Element::ZERO; 16]; 2];
-        for (lane, pair) in from[..V::LANES].iter().enumerate() {
-            let [first, second] = pair.numbers();
-            halves[0][lane] = V::Element::of_f32(first);
-            halves[1][lane] = V::Element::of_f32(second);
-        }
-        [V::load(&halves[0]), V::load(&halves[1])]
+        V::load_pairs(from)
     }
 
     #[inline(always)]

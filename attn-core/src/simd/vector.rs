@@ -5,6 +5,7 @@ use std::ops::{Add, AddAssign, BitAnd, BitOr, Div, Mul, MulAssign, Neg, Not, Sub
 
 use gemm_common::Parallelism;
 
+use super::bf16::Pair;
 use super::isa::Isa;
 use super::tables::Tables;
 
@@ -40,6 +41,18 @@ pub trait Vector:
 
     /// The first elements of `from`. Lanes beyond its end are `fill`.
     fn load_partial(from: &[Self::Element], fill: Self::Element) -> Self;
+
+    /// The first numbers of the first pairs of `from`, and the second ones. Panics if it has fewer than lanes.
+    #[inline(always)]
+    fn load_pairs(from: &[Pair]) -> [Self; 2] {
+        let mut halves = [[Self::Element::ZERO; 16]; 2];
+        for (lane, pair) in from[..Self::LANES].iter().enumerate() {
+            let [first, second] = pair.numbers();
+            halves[0][lane] = Self::Element::of_f32(first);
+            halves[1][lane] = Self::Element::of_f32(second);
+        }
+        [Self::load(&halves[0]), Self::load(&halves[1])]
+    }
 
     /// Writes all lanes to the first elements of `to`. Panics if it has fewer.
     fn store(self, to: &mut [Self::Element]);
