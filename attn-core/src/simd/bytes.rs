@@ -170,7 +170,15 @@ mod avx2 {
         of.multiply(|lines, bytes, initial| unsafe { sums(lines, bytes, initial) });
     }
 
-    /// Four columns in a register of 16 bits for each depth, and two sums of each, which are added at the end.
+    /// Four depths of a row for each of four columns. A function, as closures of `map` may stay calls.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn repeated([a, b, c, d]: SignedBytes) -> __m256i {
+        let depths = i32::from_ne_bytes([a as u8, b as u8, c as u8, d as u8]);
+        _mm256_cvtepi8_epi16(_mm_set1_epi32(depths))
+    }
+
+    /// A register has four depths of four columns, in 16 bits, and two sums of each of these columns, which are added at the end.
     ///
     /// # Safety
     /// The machine must have AVX2.
@@ -183,10 +191,7 @@ mod avx2 {
     ) -> [[i32; BYTE_COLUMNS]; 2] {
         let mut sums = [[_mm256_setzero_si256(); 4]; 2];
         for ((line, high), low) in lines.iter().zip(high).zip(low) {
-            let rows = [high, low].map(|x| {
-                let four = _mm_set1_epi32(i32::from_ne_bytes(x.map(|x| x as u8)));
-                _mm256_cvtepi8_epi16(four)
-            });
+            let rows = [repeated(*high), repeated(*low)];
             for (at, columns) in line.0.as_chunks::<4>().0.iter().enumerate() {
                 // SAFETY: four columns of four depths are 16 bytes.
                 let columns = unsafe { _mm_loadu_si128(columns.as_ptr().cast()) };
