@@ -380,7 +380,7 @@ mod tests {
         Absolute, assert_close, noise, on_every_isa, same_for_all_threads, wide,
     };
 
-    /// Rows, depth and columns: around panels, vectors and blocks of depths.
+    /// Rows, depth and columns: around panels, vectors, blocks of rows and blocks of depths.
     fn shapes() -> impl Iterator<Item = [usize; 3]> {
         let rows = [0, 1, 3, 7, 8, 9, 17].into_iter();
         let depths = [0, 1, 2, 33];
@@ -393,6 +393,9 @@ mod tests {
             [3, 3 * DEPTHS + 1, 50],
             [1, 2 * DEPTHS, 1],
             [9, DEPTHS + 1, 300],
+            [48, 2, 33],
+            [50, 33, 40],
+            [103, 3, 17],
         ])
     }
 

@@ -262,3 +262,39 @@ mod vnni {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::Isa;
+
+    /// The sum of two neighbouring products does not fit 16 bits, and that of all depths just fits 32.
+    #[test]
+    fn sums_of_the_largest_bytes_are_exact() {
+        for depths in [1, 3, MOST_BYTE_DEPTHS / BYTE_DEPTHS] {
+            let count = (BYTE_DEPTHS * depths) as i64;
+            let lines = vec![ByteLine([[255; BYTE_DEPTHS]; BYTE_COLUMNS]); depths];
+            let scales = [[1.0; BYTE_COLUMNS]];
+            for (high, low) in [(127, -128), (-128, 127)] {
+                let bytes = [[high; BYTE_DEPTHS], [low; BYTE_DEPTHS]].map(|x| vec![x; depths]);
+                let initial = [high, low].map(|x| (-128 * count * i64::from(x)) as i32);
+                let rows = ByteRows {
+                    bytes: &bytes.concat(),
+                    initial: &[initial],
+                    scales: &[1.0],
+                };
+                let panels = BytePanels {
+                    lines: &lines,
+                    scales: &scales,
+                };
+                let sum = |x: i8| (count * i64::from(x) * (255 - 128)) as f32;
+                let want = sum(high) * 256.0 + sum(low);
+                for isa in Isa::available() {
+                    let mut to = [[[f32::NAN; BYTE_COLUMNS]]];
+                    isa.force(|| multiply_bytes(rows, panels, &mut to));
+                    assert_eq!(to, [[[want; BYTE_COLUMNS]]], "{depths} depths on {isa}");
+                }
+            }
+        }
+    }
+}

@@ -9,8 +9,9 @@
 //! to[i][j] = start + Σ_k rows[i][k] columns[k][j]     for a tile of rows `i` and columns `j`: vectors along `j`, numbers of `i` in every lane
 //! ```
 //!
-//! The sums of a tile stay in registers for the whole depth. Panels have the same sizes for all instruction sets. Those with fewer or
-//! shorter registers compute a panel in several tiles.
+//! The sums of a tile stay in registers for the whole depth. Instruction sets with fewer or shorter registers have tiles of fewer columns
+//! ([`tile_columns`]), and compute a wider panel in several of them. They read both sides more often, so that it is worth more to them that numbers
+//! are near each other: panels as narrow as a tile, and rows whose numbers are contiguous.
 //!
 //! The result may be in pieces, side by side: the columns of a panel need not be neighbours in memory.
 
@@ -20,7 +21,7 @@ use super::prefetch::{Ahead, LINE, prefetch_line};
 use super::slice::{load_any, store_any};
 use super::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
-/// The columns of a panel: four of the widest vectors.
+/// The most columns of a panel: four of the widest vectors.
 pub const fn panel_columns<E>() -> usize {
     4 * vector_columns::<E>()
 }
@@ -153,7 +154,7 @@ impl<'a, E> Panels<'a, E> {
         Self::in_place_with_columns(x, panel_columns::<E>())
     }
 
-    /// [`in_place`](Self::in_place), in panels of so many columns, which are those of the [panels](panel_columns) of the sums.
+    /// [`in_place`](Self::in_place), in panels of so many columns.
     pub fn in_place_with_columns(x: Matrix<'a, E>, width: usize) -> Option<Self> {
         let is_whole = x.cols().is_multiple_of(vector_columns::<E>());
         (is_whole && x.has_row_slices()).then(|| Self {
@@ -716,7 +717,10 @@ impl<T: Copy> Depths<T> {
                     *sum = F::add_product(a, b, *sum);
                 }
             }
-            rows = rows.map(|row| row.wrapping_add(self.step));
+            rows = [
+                rows[0].wrapping_add(self.step),
+                rows[1].wrapping_add(self.step),
+            ];
             columns = columns.wrapping_add(self.stride);
         }
         sums
