@@ -1,7 +1,7 @@
 //! Products with a packed right side: one microkernel for all instruction sets.
 //!
 //! The numbers of the right side are copied to panels first, in the order in which the microkernel reads them: a panel has
-//! [`panel_columns`] columns, and the numbers of a depth stand side by side, `[depth, columns]`. Whoever packs them decides where they come
+//! at most [`panel_columns`] columns, and the numbers of a depth stand side by side, `[depth, columns]`. Whoever packs them decides where they come
 //! from: a matrix with any strides, or an image whose patches are nowhere a matrix. The columns of a matrix with contiguous rows need not be
 //! copied ([`Panels::in_place`]). The rows of the left side are read where they stand, a number at a time: they may have any strides.
 //!
