@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 
 use super::vector::{mask_operators, operators};
-use super::{Mask, Pair, Vector};
+use super::{Mask, Vector};
 
 /// Ones, then zeros: a window of this table is a mask of the first lanes.
 static FIRST_OF_8: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -28,7 +28,7 @@ macro_rules! vector {
             add_bits: $add_bits:ident, sub_bits: $sub_bits:ident, shl: $shl:ident, shr: $shr:ident,
             fold_sum: $fold_sum:ident, fold_max: $fold_max:ident,
             unpacklo: $unpacklo:ident, unpackhi: $unpackhi:ident, permute2f128: $permute2f128:ident,
-            load_pairs: $load_pairs:ident
+            load_halves: $load_halves:ident
         }
     ) => {
         $(#[$doc])*
@@ -104,11 +104,11 @@ macro_rules! vector {
             }
 
             #[inline(always)]
-            fn load_pairs(from: &[Pair]) -> [Self; 2] {
+            fn load_halves(from: &[u32]) -> [Self; 2] {
                 let from = &from[..$lanes];
-                // SAFETY: see the head of this file; there are as many pairs as lanes.
-                let [first, second] = unsafe { $load_pairs(from.as_ptr()) };
-                [Self(first), Self(second)]
+                // SAFETY: see the head of this file; there are as many words as lanes.
+                let [lower, upper] = unsafe { $load_halves(from.as_ptr()) };
+                [Self(lower), Self(upper)]
             }
 
             #[inline(always)]
@@ -293,7 +293,7 @@ vector! {
         add_bits: _mm256_add_epi32, sub_bits: _mm256_sub_epi32, shl: _mm256_slli_epi32, shr: _mm256_srli_epi32,
         fold_sum: sum_of_8, fold_max: max_of_8,
         unpacklo: _mm256_unpacklo_ps, unpackhi: _mm256_unpackhi_ps, permute2f128: _mm256_permute2f128_ps,
-        load_pairs: pairs_f32
+        load_halves: bf16_f32
     }
 }
 
@@ -313,40 +313,40 @@ vector! {
         add_bits: _mm256_add_epi64, sub_bits: _mm256_sub_epi64, shl: _mm256_slli_epi64, shr: _mm256_srli_epi64,
         fold_sum: sum_of_4, fold_max: max_of_4,
         unpacklo: _mm256_unpacklo_pd, unpackhi: _mm256_unpackhi_pd, permute2f128: _mm256_permute2f128_pd,
-        load_pairs: pairs_f64
+        load_halves: bf16_f64
     }
 }
 
-/// The numbers of eight pairs: an `f32` in bf16 is the upper half of its bits.
+/// The numbers of the halves of eight words: an `f32` in bf16 is the upper half of its bits.
 ///
 /// # Safety
-/// See the head of this file; there must be eight pairs.
+/// See the head of this file; there must be eight words.
 #[inline(always)]
-unsafe fn pairs_f32(from: *const Pair) -> [__m256; 2] {
-    // SAFETY: the caller's, and a pair has 32 bits.
+unsafe fn bf16_f32(from: *const u32) -> [__m256; 2] {
+    // SAFETY: the caller's.
     unsafe {
-        let pairs = _mm256_loadu_si256(from.cast());
-        let second = _mm256_and_si256(pairs, _mm256_set1_epi32(!0xffff));
+        let words = _mm256_loadu_si256(from.cast());
+        let upper = _mm256_and_si256(words, _mm256_set1_epi32(!0xffff));
         [
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)),
-            _mm256_castsi256_ps(second),
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words)),
+            _mm256_castsi256_ps(upper),
         ]
     }
 }
 
-/// The numbers of four pairs.
+/// The numbers of the halves of four words.
 ///
 /// # Safety
-/// See the head of this file; there must be four pairs.
+/// See the head of this file; there must be four words.
 #[inline(always)]
-unsafe fn pairs_f64(from: *const Pair) -> [__m256d; 2] {
+unsafe fn bf16_f64(from: *const u32) -> [__m256d; 2] {
     // SAFETY: as above.
     unsafe {
-        let pairs = _mm_loadu_si128(from.cast());
-        let second = _mm_and_si128(pairs, _mm_set1_epi32(!0xffff));
+        let words = _mm_loadu_si128(from.cast());
+        let upper = _mm_and_si128(words, _mm_set1_epi32(!0xffff));
         [
-            _mm256_cvtps_pd(_mm_castsi128_ps(_mm_slli_epi32::<16>(pairs))),
-            _mm256_cvtps_pd(_mm_castsi128_ps(second)),
+            _mm256_cvtps_pd(_mm_castsi128_ps(_mm_slli_epi32::<16>(words))),
+            _mm256_cvtps_pd(_mm_castsi128_ps(upper)),
         ]
     }
 }

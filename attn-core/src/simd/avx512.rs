@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 
 use super::avx2::{max_of_4, max_of_8, sum_of_4, sum_of_8};
 use super::vector::operators;
-use super::{Mask, Pair, Vector};
+use super::{Mask, Vector};
 
 impl Mask for __mmask8 {
     #[inline(always)]
@@ -49,7 +49,7 @@ macro_rules! vector {
             add_bits: $add_bits:ident, sub_bits: $sub_bits:ident, shl: $shl:ident, shr: $shr:ident,
             halves: $halves:ident, half_add: $half_add:ident, half_max: $half_max:ident,
             fold_sum: $fold_sum:ident, fold_max: $fold_max:ident, interleave: $interleave:ident,
-            load_pairs: $load_pairs:ident
+            load_halves: $load_halves:ident
         }
     ) => {
         $(#[$doc])*
@@ -122,11 +122,11 @@ macro_rules! vector {
             }
 
             #[inline(always)]
-            fn load_pairs(from: &[Pair]) -> [Self; 2] {
+            fn load_halves(from: &[u32]) -> [Self; 2] {
                 let from = &from[..$lanes];
-                // SAFETY: see the head of this file; there are as many pairs as lanes.
-                let [first, second] = unsafe { $load_pairs(from.as_ptr()) };
-                [Self(first), Self(second)]
+                // SAFETY: see the head of this file; there are as many words as lanes.
+                let [lower, upper] = unsafe { $load_halves(from.as_ptr()) };
+                [Self(lower), Self(upper)]
             }
 
             #[inline(always)]
@@ -289,7 +289,7 @@ vector! {
         add_bits: _mm512_add_epi32, sub_bits: _mm512_sub_epi32, shl: _mm512_slli_epi32, shr: _mm512_srli_epi32,
         halves: halves_f32, half_add: _mm256_add_ps, half_max: _mm256_max_ps,
         fold_sum: sum_of_8, fold_max: max_of_8, interleave: interleave_f32,
-        load_pairs: pairs_f32
+        load_halves: bf16_f32
     }
 }
 
@@ -308,40 +308,40 @@ vector! {
         add_bits: _mm512_add_epi64, sub_bits: _mm512_sub_epi64, shl: _mm512_slli_epi64, shr: _mm512_srli_epi64,
         halves: halves_f64, half_add: _mm256_add_pd, half_max: _mm256_max_pd,
         fold_sum: sum_of_4, fold_max: max_of_4, interleave: interleave_f64,
-        load_pairs: pairs_f64
+        load_halves: bf16_f64
     }
 }
 
-/// The numbers of sixteen pairs: an `f32` in bf16 is the upper half of its bits.
+/// The numbers of the halves of sixteen words: an `f32` in bf16 is the upper half of its bits.
 ///
 /// # Safety
-/// See the head of this file; there must be sixteen pairs.
+/// See the head of this file; there must be sixteen words.
 #[inline(always)]
-unsafe fn pairs_f32(from: *const Pair) -> [__m512; 2] {
-    // SAFETY: the caller's, and a pair has 32 bits.
+unsafe fn bf16_f32(from: *const u32) -> [__m512; 2] {
+    // SAFETY: the caller's.
     unsafe {
-        let pairs = _mm512_loadu_si512(from.cast());
-        let second = _mm512_and_si512(pairs, _mm512_set1_epi32(!0xffff));
+        let words = _mm512_loadu_si512(from.cast());
+        let upper = _mm512_and_si512(words, _mm512_set1_epi32(!0xffff));
         [
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs)),
-            _mm512_castsi512_ps(second),
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(words)),
+            _mm512_castsi512_ps(upper),
         ]
     }
 }
 
-/// The numbers of eight pairs.
+/// The numbers of the halves of eight words.
 ///
 /// # Safety
-/// See the head of this file; there must be eight pairs.
+/// See the head of this file; there must be eight words.
 #[inline(always)]
-unsafe fn pairs_f64(from: *const Pair) -> [__m512d; 2] {
+unsafe fn bf16_f64(from: *const u32) -> [__m512d; 2] {
     // SAFETY: as above.
     unsafe {
-        let pairs = _mm256_loadu_si256(from.cast());
-        let second = _mm256_and_si256(pairs, _mm256_set1_epi32(!0xffff));
+        let words = _mm256_loadu_si256(from.cast());
+        let upper = _mm256_and_si256(words, _mm256_set1_epi32(!0xffff));
         [
-            _mm512_cvtps_pd(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs))),
-            _mm512_cvtps_pd(_mm256_castsi256_ps(second)),
+            _mm512_cvtps_pd(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))),
+            _mm512_cvtps_pd(_mm256_castsi256_ps(upper)),
         ]
     }
 }

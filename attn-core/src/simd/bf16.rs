@@ -49,6 +49,13 @@ impl Pair {
         unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), numbers.len()) }
     }
 
+    /// The bits of pairs as they stand in memory: little-endian, the first number in the lower half.
+    #[inline(always)]
+    pub(super) fn words(pairs: &[Self]) -> &[u32] {
+        // SAFETY: a pair is nothing but its bits.
+        unsafe { std::slice::from_raw_parts(pairs.as_ptr().cast(), pairs.len()) }
+    }
+
     /// Whether the first numbers of all pairs are finite, and whether the second ones are.
     pub fn are_finite(pairs: &[Self]) -> [bool; 2] {
         // An exponent of ones carries to the bit of the sign.

@@ -213,7 +213,7 @@ impl<V: Vector> Factors<V> for Halves {
 
     #[inline(always)]
     fn load(from: &[Pair]) -> [V; 2] {
-        V::load_pairs(from)
+        V::load_halves(Pair::words(from))
     }
 
     #[inline(always)]

@@ -5,7 +5,6 @@ use std::ops::{Add, AddAssign, BitAnd, BitOr, Div, Mul, MulAssign, Neg, Not, Sub
 
 use gemm_common::Parallelism;
 
-use super::bf16::Pair;
 use super::isa::Isa;
 use super::tables::Tables;
 
@@ -42,14 +41,16 @@ pub trait Vector:
     /// The first elements of `from`. Lanes beyond its end are `fill`.
     fn load_partial(from: &[Self::Element], fill: Self::Element) -> Self;
 
-    /// The first numbers of the first pairs of `from`, and the second ones. Panics if it has fewer than lanes.
+    /// The numbers in bf16 of the lower halves of words of 32 bits, which are little-endian, and those of the upper halves. Panics if there are fewer
+    /// words than lanes.
     #[inline(always)]
-    fn load_pairs(from: &[Pair]) -> [Self; 2] {
+    fn load_halves(from: &[u32]) -> [Self; 2] {
         let mut halves = [[Self::Element::ZERO; 16]; 2];
-        for (lane, pair) in from[..Self::LANES].iter().enumerate() {
-            let [first, second] = pair.numbers();
-            halves[0][lane] = Self::Element::of_f32(first);
-            halves[1][lane] = Self::Element::of_f32(second);
+        for (lane, word) in from[..Self::LANES].iter().enumerate() {
+            let bits = u32::from_le(*word);
+            let [lower, upper] = [bits << 16, bits & 0xffff_0000].map(f32::from_bits);
+            halves[0][lane] = Self::Element::of_f32(lower);
+            halves[1][lane] = Self::Element::of_f32(upper);
         }
         [Self::load(&halves[0]), Self::load(&halves[1])]
     }
