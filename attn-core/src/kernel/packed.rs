@@ -31,7 +31,7 @@ const NEAR: usize = 4096;
 /// The depths that are summed one after another.
 const SUMMED: usize = 256;
 
-/// Whether tiles have fewer columns than the widest ones, so that both sides are read more often. They are copied first then, unless they are contiguous.
+/// Whether tiles have fewer columns than the widest ones. Both sides are read more often then, so that numbers that are far apart are copied first.
 fn has_narrow_tiles<E: Pooled>() -> bool {
     tile_columns::<E>() < panel_columns::<E>()
 }

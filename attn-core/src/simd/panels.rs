@@ -360,8 +360,8 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
 
     /// All tiles, of at most `M` vectors each.
     ///
-    /// What is read again stays in the first-level cache: the columns of a tile, of which the tiles of a block of rows are computed one after another,
-    /// or, if the columns of a panel are not in neighbouring lines, the rows of a tile.
+    /// The first-level cache keeps what the next tile reads again. Those are the columns of the tile, if neighbouring depths of a panel are in
+    /// neighbouring lines: the tiles of a block of rows come one after another. Otherwise they are the rows of the tile.
     #[inline(always)]
     fn tiles<V: Vector<Element = E>, F: Factors<V, Number = N>, const M: usize>(&mut self) {
         let width = self.columns.width;
