@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use attn::{
+    __private::runtime::simd::{panel_columns, tile_columns},
     Backend, Element, attention,
     checkpoint::{
         self, Archive,
@@ -420,8 +421,9 @@ where
     PEAK.load(Relaxed) - before
 }
 
-/// Networks with attentions allocate the stated bytes, too, to the page. In addition there are the copies of the parameters, and the
-/// gathered tokens. The pool keeps no free memory.
+/// Networks with attentions allocate the stated bytes, too. In addition there are the copies of the parameters, the gathered tokens, and less
+/// than 1 MiB for any batch: what a product packs. With the widest vectors the products at the peak pack nothing, and each page is counted. The
+/// pool keeps no free memory.
 #[test]
 fn steps_with_attentions_allocate_the_stated_bytes() {
     let _alone = alone();
@@ -432,6 +434,10 @@ fn steps_with_attentions_allocate_the_stated_bytes() {
         let dev = Cpu::default();
         let ids = |shape: (usize, usize)| -> Tensor<_, usize, _> { dev.zeros_like(&shape) };
         let list = |tokens: usize| tokens * size_of::<usize>() / PAGE;
+        let most_packed = match tile_columns::<f64>() == panel_columns::<f64>() {
+            true => 0,
+            false => (1 << 20) / PAGE,
+        };
         // `gemm` keeps a block of the size of a cache for each thread.
         most_pages::<Decoder, _>(|gpt, gradients| gpt.forward_mut(ids((4, 128)).traced(gradients)));
         for (batch, length) in [(4, 128), (8, 128), (16, 64), (16, 128)] {
@@ -442,7 +448,11 @@ fn steps_with_attentions_allocate_the_stated_bytes() {
             let promised = 2 * Decoder::activation_bytes(batch, length) / PAGE;
             let tokens = batch * length;
             let expected = promised + parameters + list(tokens);
-            assert_eq!(taken, expected, "[{batch}, {length}]: {promised}");
+            let packed = taken.checked_sub(expected);
+            assert!(
+                packed.is_some_and(|pages| pages <= most_packed),
+                "[{batch}, {length}]: {taken} pages, not {expected}"
+            );
         }
         for (batch, source, target) in [(4, 128, 128), (8, 64, 128), (8, 128, 64)] {
             let taken = most_pages::<EncoderDecoder, _>(|model, gradients| {
@@ -454,7 +464,11 @@ fn steps_with_attentions_allocate_the_stated_bytes() {
             let promised = 2 * EncoderDecoder::activation_bytes(batch, source, target) / PAGE;
             let [sources, targets] = [batch * source, batch * target];
             let expected = promised + parameters + list(sources) + list(targets);
-            assert_eq!(taken, expected, "[{batch}, {source}, {target}]: {promised}");
+            let packed = taken.checked_sub(expected);
+            assert!(
+                packed.is_some_and(|pages| pages <= most_packed),
+                "[{batch}, {source}, {target}]: {taken} pages, not {expected}"
+            );
         }
     });
 }
