@@ -68,6 +68,7 @@ mod product;
 mod scalar;
 mod square;
 mod tables;
+mod tiles;
 mod vector;
 mod zipped;
 
@@ -99,11 +100,10 @@ pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;
 pub use pairs::PairSums;
-pub use panels::{
-    Initial, Panels, TILE_ROWS, multiply_panels, panel_columns, tile_columns, vector_columns,
-};
+pub use panels::{Panels, panel_columns, vector_columns};
 pub(crate) use prefetch::{prefetch, prefetch_rows};
 pub use product::{Threads, WriteMode, product};
 pub use square::{MAX_LANES, Square, load_square, store_square, transpose_square};
+pub use tiles::{Initial, TILE_ROWS, multiply_panels, tile_columns};
 pub use vector::{Gemm, Kernel, Mask, Real, Vector, splat};
 pub use zipped::{Source, Target, Values, Zipped};

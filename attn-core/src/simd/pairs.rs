@@ -14,7 +14,7 @@
 
 use std::cell::Cell;
 
-use super::panels::{Factors, Product};
+use super::tiles::{Factors, Product};
 use super::{
     Bf16Rows, Initial, Isa, Kernel, Matrix, MatrixMut, Pair, Panels, Real, Vector, panel_columns,
     run,
