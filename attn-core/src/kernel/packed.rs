@@ -272,7 +272,7 @@ impl<E: Pooled> Part<'_, E> {
                     let whole = || Buffer::uninit(panels * width * block.min(depth));
                     let packed: &mut Buffer<E> = packed.get_or_insert_with(whole);
                     let some = &mut packed[..panels * width * depths.len()];
-                    self.pack(&depths, from, some);
+                    self.pack(&depths, from, some, width);
                     Panels::new(some, depths.len(), width)
                 }
             };
@@ -286,9 +286,8 @@ impl<E: Pooled> Part<'_, E> {
         sums.write();
     }
 
-    /// Packs the columns. Those behind the last are zeros, as any number may be subnormal, which is slow.
-    fn pack(&self, depths: &Range<usize>, from: &impl Columns<E>, packed: &mut [E]) {
-        let width = tile_columns::<E>();
+    /// Packs the columns to panels of `width`. Those behind the last are zeros, as any number may be subnormal, which is slow.
+    fn pack(&self, depths: &Range<usize>, from: &impl Columns<E>, packed: &mut [E], width: usize) {
         let panels = packed.chunks_mut((width * depths.len()).max(1));
         for (first, to) in self.columns.clone().step_by(width).zip(panels) {
             let columns = first..self.columns.end.min(first + width);

@@ -1,12 +1,13 @@
 //! Products of rows of 16 bits with columns of 8 bits. The sums are exact: the same integers on every instruction set.
 //!
 //! ```text
-//! y[r][c][lane] = (256 (a[r] + Σ_k high[r][k] w[c][k][lane]) + (b[r] + Σ_k low[r][k] w[c][k][lane])) scale[r] scale[c][lane]
+//! y[r][c][lane] = (initial[r] + Σ_k x[r][k] w[c][k][lane]) (scale[r] scale[c][lane])     the first factor rounded to f32
 //! ```
 //!
-//! A number of a row is two bytes, `256 high + low`, both in -128..=127. Bytes of columns are in 0..=255. The sums begin with `a` and `b`. Four depths of 16 columns stand in one cache line. `vpdpbusd` of AVX-512 VNNI multiplies
-//! such a line with four numbers of a row, and adds the products to 16 sums of 32 bits. AVX2 multiplies 16 numbers of 16 bits, and adds two products.
-//! Other instruction sets run a plain loop, which the compiler vectorises. Each operation on the sums is rounded on its own.
+//! Bytes of columns are in 0..=255. Four depths of 16 columns stand in one cache line. A number of a row is two bytes, which stand as the
+//! instruction set multiplies them ([`RowForm`]): `vpdpbusd` of AVX-512 VNNI multiplies a line with four bytes of a row, and adds the products to 16
+//! sums of 32 bits. It multiplies the high and the low bytes on their own. AVX2 multiplies 16 numbers of 16 bits, and adds two products, with AVX-VNNI to
+//! their sum. Other instruction sets run a plain loop, which the compiler vectorises.
 
 use super::{Kernel, Vector, run};
 
@@ -16,7 +17,7 @@ pub const BYTE_COLUMNS: usize = 16;
 /// The depths of a [`ByteLine`].
 pub const BYTE_DEPTHS: usize = 4;
 
-/// The most depths whose sums fit into 32 bits: a product is at most 128 times 255.
+/// The most depths: the sums of so many bytes of a row, and their products, fit into 32 bits. A product is at most 128 times 255.
 pub const MOST_BYTE_DEPTHS: usize = 1 << 16;
 
 /// Four depths of 16 columns: a cache line.
@@ -24,16 +25,40 @@ pub const MOST_BYTE_DEPTHS: usize = 1 << 16;
 #[repr(align(64))]
 pub struct ByteLine(pub [[u8; BYTE_DEPTHS]; BYTE_COLUMNS]);
 
-/// Four depths of a row.
-pub type SignedBytes = [i8; BYTE_DEPTHS];
+/// Four bytes of a row.
+pub type RowBytes = [i8; BYTE_DEPTHS];
 
-/// Rows of numbers `(256 high + low) scale`.
+/// Where the two bytes of the numbers of a row stand.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum RowForm {
+    /// `[2, depths]`: the high bytes of all numbers, then their low bytes. A number is `256 high + low`, with both in -128..=127.
+    Apart,
+    /// `[depths, 2]`: those of a number side by side, as an `i16` of the machine.
+    #[default]
+    Whole,
+}
+
+impl RowForm {
+    /// The form that [`multiply_bytes`] reads on the instruction set in use.
+    #[inline]
+    pub fn current() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if super::Isa::current() == super::Isa::Avx512 && is_x86_feature_detected!("avx512vnni") {
+            return Self::Apart;
+        }
+        Self::Whole
+    }
+}
+
+/// Rows of numbers of 16 bits, each with a scale.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteRows<'a> {
-    /// `[rows, 2, depths]`: the high bytes of each row, then its low bytes.
-    pub bytes: &'a [SignedBytes],
-    /// `[rows]`: the initial values of the sums of the high bytes and of the low bytes.
-    pub initial: &'a [[i32; 2]],
+    /// `[rows, 2 depths]`: the bytes of each row.
+    pub bytes: &'a [RowBytes],
+    /// Where they stand.
+    pub form: RowForm,
+    /// `[rows]`: integers, to which the products are added.
+    pub initial: &'a [f64],
     /// `[rows]`: the scale of each row.
     pub scales: &'a [f32],
 }
@@ -50,7 +75,7 @@ pub struct BytePanels<'a> {
 /// The products of `R` rows with `C` panels, on the calling thread.
 ///
 /// # Panics
-/// If there are not so many rows and panels, of one depth, which is at most [`MOST_BYTE_DEPTHS`].
+/// If there are not so many rows and panels, of one depth, which is at most [`MOST_BYTE_DEPTHS`], or the machine does not multiply rows of this form.
 #[inline(always)]
 #[track_caller]
 pub fn multiply_bytes<const R: usize, const C: usize>(
@@ -81,31 +106,46 @@ pub fn multiply_bytes<const R: usize, const C: usize>(
         column_scales,
         to,
     };
-    #[cfg(target_arch = "x86_64")]
-    match super::Isa::current() {
-        super::Isa::Avx512 if is_x86_feature_detected!("avx512vnni") => {
+    match rows.form {
+        #[cfg(target_arch = "x86_64")]
+        RowForm::Apart if is_x86_feature_detected!("avx512vnni") => {
             // SAFETY: the line above has checked the machine, the assertion the lengths.
-            return unsafe { vnni::multiply(product) };
+            unsafe { avx512::multiply(product) }
         }
-        super::Isa::Avx2 | super::Isa::Avx512 => {
-            // SAFETY: a machine with one of these has AVX2.
-            return unsafe { avx2::multiply(product) };
+        RowForm::Apart => panic!("only AVX-512 VNNI multiplies bytes that stand apart"),
+        #[cfg(target_arch = "x86_64")]
+        RowForm::Whole if super::Isa::current() != super::Isa::Scalar => {
+            // SAFETY: a machine with vectors has AVX2. The assertion has checked the lengths.
+            unsafe { avx2::multiply(product) }
         }
-        _ => {}
+        RowForm::Whole => run(product),
     }
-    run(product);
 }
 
 struct Product<'a, const R: usize, const C: usize> {
     depths: usize,
-    /// `[R, 2, depths]`
-    bytes: &'a [SignedBytes],
+    /// `[R, 2 depths]`
+    bytes: &'a [RowBytes],
     /// `[C, depths]`
     lines: &'a [ByteLine],
-    initial: &'a [[i32; 2]; R],
+    initial: &'a [f64; R],
     row_scales: &'a [f32; R],
     column_scales: &'a [[f32; BYTE_COLUMNS]; C],
     to: &'a mut [[[f32; BYTE_COLUMNS]; C]; R],
+}
+
+impl<const R: usize, const C: usize> Product<'_, R, C> {
+    /// Writes the products of all rows with a panel: their sums, without the initial numbers and the scales.
+    #[inline(always)]
+    fn write(&mut self, panel: usize, sums: &[[f64; BYTE_COLUMNS]; R]) {
+        for (r, sums) in sums.iter().enumerate() {
+            let to = self.to[r][panel].iter_mut();
+            let scales = &self.column_scales[panel];
+            for ((to, sum), scale) in to.zip(sums).zip(scales) {
+                *to = (self.initial[r] + sum) as f32 * (self.row_scales[r] * scale);
+            }
+        }
+    }
 }
 
 impl<const R: usize, const C: usize> Kernel for Product<'_, R, C> {
@@ -113,126 +153,186 @@ impl<const R: usize, const C: usize> Kernel for Product<'_, R, C> {
     type Output = ();
 
     #[inline(always)]
-    fn run<V: Vector<Element = f32>>(self) {
-        self.multiply(|lines, bytes, initial| {
-            [0, 1].map(|which| sums(bytes[which], lines, initial[which]))
-        });
+    fn run<V: Vector<Element = f32>>(mut self) {
+        for c in 0..C {
+            let lines = &self.lines[c * self.depths..][..self.depths];
+            let mut sums = [[0.0; BYTE_COLUMNS]; R];
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let row = &self.bytes[2 * r * self.depths..][..2 * self.depths];
+                add_products(row, lines, sums);
+            }
+            self.write(c, &sums);
+        }
     }
 }
 
-impl<const R: usize, const C: usize> Product<'_, R, C> {
-    /// The products, from the sums of lines with the high and the low bytes of a row.
-    #[inline(always)]
-    fn multiply(
-        self,
-        sums: impl Fn(&[ByteLine], [&[SignedBytes]; 2], [i32; 2]) -> [[i32; BYTE_COLUMNS]; 2],
-    ) {
-        for (r, to) in self.to.iter_mut().enumerate() {
-            let (high, low) = self.bytes[2 * r * self.depths..].split_at(self.depths);
-            for (c, to) in to.iter_mut().enumerate() {
-                let lines = &self.lines[c * self.depths..][..self.depths];
-                let [high, low] = sums(lines, [high, &low[..self.depths]], self.initial[r]);
-                for (lane, to) in to.iter_mut().enumerate() {
-                    let sum = high[lane] as f32 * 256.0 + low[lane] as f32;
-                    *to = sum * (self.row_scales[r] * self.column_scales[c][lane]);
-                }
+/// Adds the products of a row, in the [whole form](RowForm::Whole), with a panel.
+#[inline(always)]
+fn add_products(row: &[RowBytes], lines: &[ByteLine], to: &mut [f64; BYTE_COLUMNS]) {
+    /// The lines whose sums fit into 32 bits: their products are below 2^15 times 255.
+    const LINES: usize = 64;
+    for (row, lines) in row.chunks(2 * LINES).zip(lines.chunks(LINES)) {
+        let mut sums = [0_i32; BYTE_COLUMNS];
+        for (x, ByteLine(line)) in row.as_chunks::<2>().0.iter().zip(lines) {
+            let x = numbers(*x).map(i32::from);
+            for (sum, w) in sums.iter_mut().zip(line) {
+                let w = w.map(i32::from);
+                // Nothing wraps: with a check for that, the loop would not be vectorised.
+                *sum = sum.wrapping_add(x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3]);
             }
         }
+        for (to, sum) in to.iter_mut().zip(sums) {
+            *to += f64::from(sum);
+        }
     }
 }
 
-/// Sums of 16 columns, which stay in registers over all depths.
+/// Four numbers of a row, from the [whole form](RowForm::Whole).
 #[inline(always)]
-fn sums(x: &[SignedBytes], lines: &[ByteLine], initial: i32) -> [i32; BYTE_COLUMNS] {
-    let mut sums = [initial; BYTE_COLUMNS];
-    for (x, ByteLine(line)) in x.iter().zip(lines) {
-        let x = x.map(i32::from);
-        for (sum, w) in sums.iter_mut().zip(line) {
-            let w = w.map(i32::from);
-            // The sum may wrap before the last depth, and is exact behind it. With a check for overflow, the loop would not be vectorised.
-            *sum = sum.wrapping_add(x[0] * w[0] + x[1] * w[1] + x[2] * w[2] + x[3] * w[3]);
-        }
-    }
-    sums
+fn numbers([[a, b, c, d], [e, f, g, h]]: [RowBytes; 2]) -> [i16; BYTE_DEPTHS] {
+    [[a, b], [c, d], [e, f], [g, h]].map(|bytes| i16::from_ne_bytes(bytes.map(|x| x as u8)))
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::*;
 
-    use super::{BYTE_COLUMNS, ByteLine, Product, SignedBytes};
+    use super::{BYTE_COLUMNS, ByteLine, Product, RowBytes};
+
+    /// The lines whose sums fit into 32 bits: two products of each are added to a sum, each below 2^15 times 255.
+    const LINES: usize = 128;
+
+    /// Four columns of a line stand in a register.
+    const REGISTERS: usize = BYTE_COLUMNS / 4;
 
     /// # Safety
-    /// The machine must have AVX2.
-    #[target_feature(enable = "avx2")]
+    /// The machine must have AVX2. There must be `2 R depths` bytes of rows and `C depths` lines.
     pub(super) unsafe fn multiply<const R: usize, const C: usize>(of: Product<'_, R, C>) {
+        // SAFETY: the caller's, and the match checks the machine.
+        match is_x86_feature_detected!("avxvnni") {
+            true => unsafe { with_vnni(of) },
+            false => unsafe { without_vnni(of) },
+        }
+    }
+
+    /// # Safety
+    /// That of [`multiply`], on a machine with AVX-VNNI.
+    #[target_feature(enable = "avx2,avxvnni")]
+    unsafe fn with_vnni<const R: usize, const C: usize>(of: Product<'_, R, C>) {
         // SAFETY: the caller's.
-        of.multiply(|lines, bytes, initial| unsafe { sums(lines, bytes, initial) });
+        unsafe { panels::<Vnni, R, C>(of) };
     }
 
-    /// Four depths of a row for each of four columns. A function, as closures of `map` may stay calls.
-    #[inline]
+    /// # Safety
+    /// That of [`multiply`].
     #[target_feature(enable = "avx2")]
-    fn repeated([a, b, c, d]: SignedBytes) -> __m256i {
-        let depths = i32::from_ne_bytes([a as u8, b as u8, c as u8, d as u8]);
-        _mm256_cvtepi8_epi16(_mm_set1_epi32(depths))
+    unsafe fn without_vnni<const R: usize, const C: usize>(of: Product<'_, R, C>) {
+        // SAFETY: the caller's.
+        unsafe { panels::<Plain, R, C>(of) };
     }
 
-    /// A register has four depths of four columns, in 16 bits, and two sums of each of these columns, which are added at the end.
+    /// The products of 16 numbers of 16 bits, in pairs, which are added to 8 sums of 32 bits.
+    trait Dot {
+        /// # Safety
+        /// The machine must have the instructions.
+        unsafe fn add(sums: __m256i, columns: __m256i, row: __m256i) -> __m256i;
+    }
+
+    struct Plain;
+
+    impl Dot for Plain {
+        #[inline(always)]
+        unsafe fn add(sums: __m256i, columns: __m256i, row: __m256i) -> __m256i {
+            // SAFETY: the caller's.
+            unsafe { _mm256_add_epi32(sums, _mm256_madd_epi16(columns, row)) }
+        }
+    }
+
+    struct Vnni;
+
+    impl Dot for Vnni {
+        #[inline(always)]
+        unsafe fn add(sums: __m256i, columns: __m256i, row: __m256i) -> __m256i {
+            // SAFETY: the caller's.
+            unsafe { _mm256_dpwssd_avx_epi32(sums, columns, row) }
+        }
+    }
+
+    /// # Safety
+    /// That of [`multiply`], on a machine with the instructions of `D`.
+    #[inline(always)]
+    unsafe fn panels<D: Dot, const R: usize, const C: usize>(mut of: Product<'_, R, C>) {
+        let depths = of.depths;
+        for c in 0..C {
+            let mut totals = [[0.0; BYTE_COLUMNS]; R];
+            for first in (0..depths).step_by(LINES) {
+                let count = LINES.min(depths - first);
+                let lines = &of.lines[c * depths + first..][..count];
+                // SAFETY: the last row has so many bytes, and the others as many.
+                let sums = unsafe {
+                    let rows = of.bytes.as_ptr().add(2 * first);
+                    sums::<D, R>(lines, rows, 2 * depths)
+                };
+                for (totals, sums) in totals.iter_mut().zip(sums) {
+                    let columns = totals.chunks_exact_mut(BYTE_COLUMNS / REGISTERS);
+                    for (totals, sums) in columns.zip(sums) {
+                        // SAFETY: eight sums of 32 bits have the size of the register.
+                        let sums: [[i32; 2]; 4] = unsafe { std::mem::transmute(sums) };
+                        for (total, [first, second]) in totals.iter_mut().zip(sums) {
+                            *total += f64::from(first) + f64::from(second);
+                        }
+                    }
+                }
+            }
+            of.write(c, &totals);
+        }
+    }
+
+    /// The products of rows, which are `stride` apart, with lines: two sums for each column.
     ///
     /// # Safety
-    /// The machine must have AVX2.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn sums(
+    /// The machine must have the instructions of `D`, and each row two `RowBytes` for each line.
+    #[inline(always)]
+    unsafe fn sums<D: Dot, const R: usize>(
         lines: &[ByteLine],
-        [high, low]: [&[SignedBytes]; 2],
-        initial: [i32; 2],
-    ) -> [[i32; BYTE_COLUMNS]; 2] {
-        let mut sums = [[_mm256_setzero_si256(); 4]; 2];
-        for ((line, high), low) in lines.iter().zip(high).zip(low) {
-            let rows = [repeated(*high), repeated(*low)];
-            for (at, columns) in line.0.as_chunks::<4>().0.iter().enumerate() {
-                // SAFETY: four columns of four depths are 16 bytes.
-                let columns = unsafe { _mm_loadu_si128(columns.as_ptr().cast()) };
-                let columns = _mm256_cvtepu8_epi16(columns);
-                for (row, sums) in rows.iter().zip(&mut sums) {
-                    sums[at] = _mm256_add_epi32(sums[at], _mm256_madd_epi16(columns, *row));
+        rows: *const RowBytes,
+        stride: usize,
+    ) -> [[__m256i; REGISTERS]; R] {
+        // SAFETY: the caller's, and four columns of a line are 16 bytes.
+        unsafe {
+            let mut sums = [[_mm256_setzero_si256(); REGISTERS]; R];
+            for (k, line) in lines.iter().enumerate() {
+                let mut numbers = [_mm256_setzero_si256(); R];
+                for (r, numbers) in numbers.iter_mut().enumerate() {
+                    let four = rows.add(r * stride + 2 * k).cast::<i64>();
+                    *numbers = _mm256_set1_epi64x(four.read_unaligned());
+                }
+                for at in 0..REGISTERS {
+                    let columns = line.0.as_ptr().add(4 * at);
+                    let columns = _mm256_cvtepu8_epi16(_mm_loadu_si128(columns.cast()));
+                    for r in 0..R {
+                        sums[r][at] = D::add(sums[r][at], columns, numbers[r]);
+                    }
                 }
             }
+            sums
         }
-        let mut to = [[0; BYTE_COLUMNS]; 2];
-        for ((to, sums), initial) in to.iter_mut().zip(sums).zip(initial) {
-            for (to, sums) in to.chunks_mut(4).zip(sums) {
-                let mut halves = [0_i32; 8];
-                // SAFETY: eight sums of 32 bits have the size of the register.
-                unsafe { _mm256_storeu_si256(halves.as_mut_ptr().cast(), sums) };
-                for (to, [first, second]) in to.iter_mut().zip(halves.as_chunks().0) {
-                    *to = initial.wrapping_add(*first).wrapping_add(*second);
-                }
-            }
-        }
-        to
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-mod vnni {
+mod avx512 {
     use std::arch::x86_64::*;
 
     use super::Product;
 
     /// # Safety
-    /// There must be `2 R depths` bytes of rows and `C depths` lines.
+    /// The machine must have AVX-512 VNNI. There must be `2 R depths` bytes of rows and `C depths` lines.
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) unsafe fn multiply<const R: usize, const C: usize>(of: Product<'_, R, C>) {
         let depths = of.depths;
+        // Those of the high bytes of a row, and of its low bytes.
         let mut sums = [[[_mm512_setzero_si512(); C]; 2]; R];
-        for (initial, sums) in of.initial.iter().zip(&mut sums) {
-            for (initial, sums) in initial.iter().zip(sums) {
-                *sums = [_mm512_set1_epi32(*initial); C];
-            }
-        }
         for k in 0..depths {
             let mut lines = [_mm512_setzero_si512(); C];
             for (c, line) in lines.iter_mut().enumerate() {
@@ -251,8 +351,7 @@ mod vnni {
         for (r, to) in of.to.iter_mut().enumerate() {
             let scale = _mm512_set1_ps(of.row_scales[r]);
             for (c, to) in to.iter_mut().enumerate() {
-                let [high, low] = [sums[r][0][c], sums[r][1][c]].map(|sum| _mm512_cvtepi32_ps(sum));
-                let sum = _mm512_add_ps(_mm512_mul_ps(high, _mm512_set1_ps(256.0)), low);
+                let sum = rounded(sums[r][0][c], sums[r][1][c], of.initial[r]);
                 // SAFETY: 16 numbers have the size of the register.
                 let scales = unsafe { _mm512_loadu_ps(of.column_scales[c].as_ptr()) };
                 let product = _mm512_mul_ps(sum, _mm512_mul_ps(scale, scales));
@@ -261,6 +360,25 @@ mod vnni {
             }
         }
     }
+
+    /// `256 high + low + initial`, which is exact in `f64`, rounded once.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn rounded(high: __m512i, low: __m512i, initial: f64) -> __m512 {
+        let half = |high: __m256i, low: __m256i| {
+            let low = _mm512_add_pd(_mm512_cvtepi32_pd(low), _mm512_set1_pd(initial));
+            let high = _mm512_cvtepi32_pd(high);
+            let sum = _mm512_fmadd_pd(high, _mm512_set1_pd(256.0), low);
+            _mm256_castps_pd(_mm512_cvtpd_ps(sum))
+        };
+        let first = half(_mm512_castsi512_si256(high), _mm512_castsi512_si256(low));
+        let second = half(
+            _mm512_extracti64x4_epi64::<1>(high),
+            _mm512_extracti64x4_epi64::<1>(low),
+        );
+        let both = _mm512_insertf64x4::<1>(_mm512_castpd256_pd512(first), second);
+        _mm512_castpd_ps(both)
+    }
 }
 
 #[cfg(test)]
@@ -268,31 +386,46 @@ mod tests {
     use super::*;
     use crate::simd::Isa;
 
-    /// The sum of two neighbouring products does not fit 16 bits, and that of all depths just fits 32.
+    /// A row of so many equal numbers, `256 high + low`.
+    fn row_of([high, low]: [i8; 2], depths: usize) -> Vec<RowBytes> {
+        match RowForm::current() {
+            RowForm::Apart => [high, low].map(|x| vec![[x; BYTE_DEPTHS]; depths]).concat(),
+            RowForm::Whole => {
+                let number = 256 * i16::from(high) + i16::from(low);
+                let [a, b] = number.to_ne_bytes().map(|x| x as i8);
+                vec![[a, b, a, b]; 2 * depths]
+            }
+        }
+    }
+
+    /// The sums of some lines just fit 32 bits, and that of all does not.
     #[test]
     fn sums_of_the_largest_bytes_are_exact() {
-        for depths in [1, 3, MOST_BYTE_DEPTHS / BYTE_DEPTHS] {
+        for depths in [1, 3, 64, 65, 128, 129, MOST_BYTE_DEPTHS / BYTE_DEPTHS] {
             let count = (BYTE_DEPTHS * depths) as i64;
             let lines = vec![ByteLine([[255; BYTE_DEPTHS]; BYTE_COLUMNS]); depths];
             let scales = [[1.0; BYTE_COLUMNS]];
-            for (high, low) in [(127, -128), (-128, 127)] {
-                let bytes = [[high; BYTE_DEPTHS], [low; BYTE_DEPTHS]].map(|x| vec![x; depths]);
-                let initial = [high, low].map(|x| (-128 * count * i64::from(x)) as i32);
-                let rows = ByteRows {
-                    bytes: &bytes.concat(),
-                    initial: &[initial],
-                    scales: &[1.0],
-                };
-                let panels = BytePanels {
-                    lines: &lines,
-                    scales: &scales,
-                };
-                let sum = |x: i8| (count * i64::from(x) * (255 - 128)) as f32;
-                let want = sum(high) * 256.0 + sum(low);
+            for [high, low] in [[127, 127], [-127, -128]] {
+                let number = 256 * i64::from(high) + i64::from(low);
+                let initial = -128 * count * number;
+                // It has at most 24 bits and zeros, or is rounded.
+                let want = (count * number * (255 - 128)) as f32;
                 for isa in Isa::available() {
-                    let mut to = [[[f32::NAN; BYTE_COLUMNS]]];
-                    isa.force(|| multiply_bytes(rows, panels, &mut to));
-                    assert_eq!(to, [[[want; BYTE_COLUMNS]]], "{depths} depths on {isa}");
+                    isa.force(|| {
+                        let rows = ByteRows {
+                            bytes: &row_of([high, low], depths),
+                            form: RowForm::current(),
+                            initial: &[initial as f64],
+                            scales: &[1.0],
+                        };
+                        let panels = BytePanels {
+                            lines: &lines,
+                            scales: &scales,
+                        };
+                        let mut to = [[[f32::NAN; BYTE_COLUMNS]]];
+                        multiply_bytes(rows, panels, &mut to);
+                        assert_eq!(to, [[[want; BYTE_COLUMNS]]], "{depths} depths on {isa}");
+                    });
                 }
             }
         }

@@ -90,7 +90,7 @@ pub use bf16::{
     Bf16Rows, Pair, PairLine, halves, halves_mut, pair_rounded_columns, pair_rounded_rows, widened,
 };
 pub use bytes::{
-    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, MOST_BYTE_DEPTHS, SignedBytes,
+    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, MOST_BYTE_DEPTHS, RowBytes, RowForm,
     multiply_bytes,
 };
 pub use dispatch::run;

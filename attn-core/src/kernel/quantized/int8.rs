@@ -1,15 +1,15 @@
 //! Weights in int8, symmetric, with a scale for each row: `w ≈ scale q`, with `q` in -127..=127.
 //!
 //! Dettmers et al., "LLM.int8(): 8-bit matrix multiplication for transformers at scale" (2022), without its outliers: the rows that are multiplied
-//! with the weights are rounded to 16 bits, so that they lose nothing that matters. Such a number is two signed bytes, `x ≈ scale (256 high + low)`:
+//! with the weights are rounded to 16 bits, `x ≈ scale n`, so that they lose nothing that matters:
 //!
 //! ```text
-//! y[o] = scale_x scale_w[o] (256 Σ_k high[k] q[o][k] + Σ_k low[k] q[o][k]) + bias[o]
+//! y[o] = scale_x scale_w[o] Σ_k n[k] q[o][k] + bias[o]
 //! ```
 //!
 //! The sums are exact. So a result has the same bits on every instruction set, for any number of threads, and for any number of rows beside it.
 //!
-//! The weights stand as `q + 128`, in [lines](ByteLine) of 16 rows of the matrix, and `128 Σ_k x[k]` is subtracted behind the product.
+//! The weights stand as `q + 128`, in [lines](ByteLine) of 16 rows of the matrix, and `128 Σ_k n[k]` is subtracted behind the product.
 
 use std::{cell::Cell, mem, ops::Range};
 
@@ -22,8 +22,8 @@ use crate::kernel::{
     parallel::{SMALL, for_each, threads},
 };
 use crate::simd::{
-    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, Kernel, MOST_BYTE_DEPTHS,
-    SignedBytes, Vector, multiply_bytes, prefetch, run,
+    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, Kernel, MOST_BYTE_DEPTHS, RowBytes,
+    RowForm, Vector, multiply_bytes, prefetch, run,
 };
 
 /// The largest `q`.
@@ -32,7 +32,7 @@ const LARGEST: f32 = 127.0;
 /// `q + OFFSET` is a byte without a sign.
 const OFFSET: i32 = 128;
 
-/// The largest number of a row that is rounded to 16 bits, whose higher byte is 127 at most.
+/// The largest number of a row that is rounded to 16 bits. The higher of two signed bytes is 127 at most.
 const LARGEST_OF_ROW: f32 = 127.0 * 256.0 + 127.0;
 
 /// The bits that a scale has less than an `f32`.
@@ -44,7 +44,7 @@ const SHARE: usize = 64 * SMALL;
 /// The panels that are multiplied at a time.
 const PANELS: usize = 4;
 
-/// The rows that are multiplied at a time. With two sums of each for each panel, these fill the registers.
+/// The rows that are multiplied at a time. Their sums fill the registers: those of all panels with AVX-512, of one with AVX2.
 const ROWS: usize = 3;
 
 /// With so many rows for each thread, these share the rows: reading the weights takes less time than the products with them, and each thread rounds what
@@ -284,14 +284,15 @@ fn quantize_row<E: Real>(row: &[E], scale: f32, lane: usize, lines: &mut [ByteLi
 #[derive(Debug, Default)]
 struct RoundedRows {
     rows: usize,
-    /// The number of `SignedBytes` of a byte of a row.
+    /// The number of `RowBytes` of a row.
     len: usize,
-    /// `[rows, 2, len]`: the higher bytes of a row, and the lower ones. Behind them is memory of earlier rows.
-    bytes: Vec<SignedBytes>,
+    /// `[rows, len]`. Behind them is memory of earlier rows.
+    bytes: Vec<RowBytes>,
+    form: RowForm,
     /// `[rows]`
     scales: Vec<f32>,
-    /// `[rows]`: the initial values of the sums of products with the high bytes and with the low bytes. They subtract what [`OFFSET`] adds.
-    initial: Vec<[i32; 2]>,
+    /// `[rows]`: what is added to products with the bytes of weights. It subtracts what [`OFFSET`] adds.
+    initial: Vec<f64>,
 }
 
 thread_local! {
@@ -310,77 +311,100 @@ impl RoundedRows {
 
     fn round<E: Real>(&mut self, x: Matrix<'_, E>) {
         self.rows = x.rows();
-        self.len = x.cols().div_ceil(BYTE_DEPTHS);
-        let bytes = 2 * self.rows * self.len;
+        self.len = 2 * x.cols().div_ceil(BYTE_DEPTHS);
+        self.form = RowForm::current();
+        let bytes = self.rows * self.len;
         if self.bytes.len() < bytes {
             self.bytes.resize(bytes, [0; _]);
         }
         self.scales.clear();
         self.initial.clear();
         for row in 0..x.rows() {
-            let bytes = &mut self.bytes[2 * row * self.len..][..2 * self.len];
-            let (high, low) = bytes.split_at_mut(self.len);
+            let to = &mut self.bytes[row * self.len..][..self.len];
             let row = x.row(row);
-            let (scale, sums) = run(RoundRow { row, high, low });
+            let (scale, sum) = run(RoundRow {
+                row,
+                to,
+                form: self.form,
+            });
             self.scales.push(scale);
-            self.initial.push(sums.map(|sum| -OFFSET * sum));
+            self.initial.push(-f64::from(OFFSET) * f64::from(sum));
         }
     }
 
     /// Some of the rows.
     #[inline(always)]
     fn some(&self, rows: Range<usize>) -> ByteRows<'_> {
-        let each = 2 * self.len;
         ByteRows {
-            bytes: &self.bytes[rows.start * each..rows.end * each],
+            bytes: &self.bytes[rows.start * self.len..rows.end * self.len],
+            form: self.form,
             initial: &self.initial[rows.clone()],
             scales: &self.scales[rows],
         }
     }
 }
 
-/// Rounds a row. Returns its scale and the sums of its bytes.
+/// Rounds a row. Returns its scale and the sum of its numbers, which fits into 32 bits, as there are at most [`MOST_BYTE_DEPTHS`].
 struct RoundRow<'a, E> {
     row: &'a [E],
-    high: &'a mut [SignedBytes],
-    low: &'a mut [SignedBytes],
+    to: &'a mut [RowBytes],
+    form: RowForm,
 }
 
 impl<E: Real> Kernel for RoundRow<'_, E> {
     type Element = E;
-    type Output = (f32, [i32; 2]);
+    type Output = (f32, i32);
 
-    /// A plain loop, which the compiler vectorises.
+    /// Plain loops, which the compiler vectorises. Nothing wraps in them: with a check for that, they would not be vectorised.
     #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) -> (f32, [i32; 2]) {
+    fn run<V: Vector<Element = E>>(self) -> (f32, i32) {
         let scale = largest(self.row) / LARGEST_OF_ROW;
-        let [high, low] = [self.high.as_flattened_mut(), self.low.as_flattened_mut()];
         if !scale.is_normal() {
-            high.fill(0);
-            low.fill(0);
+            self.to.fill([0; _]);
             let scale = if scale.is_finite() { 0.0 } else { f32::NAN };
-            return (scale, [0; 2]);
+            return (scale, 0);
         }
         let inverse = 1.0 / scale;
-        // A sum with it is rounded to an integer, to the even one of two, which is the difference of the bits.
-        const SHIFT: f32 = 1.5 * (1 << 23) as f32;
         let count = self.row.len();
-        high[count..].fill(0);
-        low[count..].fill(0);
-        let mut sums = [0_i32; 2];
-        for ((x, high), low) in self.row.iter().zip(high).zip(low) {
-            let shifted = x.nearest_f32() * inverse + SHIFT;
-            let number = shifted.to_bits().wrapping_sub(SHIFT.to_bits()) as i32;
-            // Nothing wraps: with a check for that, the loop would not be vectorised.
-            let upper = number.wrapping_add(OFFSET) >> 8;
-            let lower = number.wrapping_sub(upper << 8);
-            *high = upper as i8;
-            *low = lower as i8;
-            sums[0] = sums[0].wrapping_add(upper);
-            sums[1] = sums[1].wrapping_add(lower);
+        let mut sum = 0_i32;
+        match self.form {
+            RowForm::Apart => {
+                let (high, low) = self
+                    .to
+                    .as_flattened_mut()
+                    .split_at_mut(self.to.len() / 2 * BYTE_DEPTHS);
+                high[count..].fill(0);
+                low[count..].fill(0);
+                for ((x, high), low) in self.row.iter().zip(high).zip(low) {
+                    let number = rounded(*x, inverse);
+                    let upper = number.wrapping_add(128) >> 8;
+                    *high = upper as i8;
+                    *low = number.wrapping_sub(upper << 8) as i8;
+                    sum = sum.wrapping_add(number);
+                }
+            }
+            RowForm::Whole => {
+                let to = self.to.as_flattened_mut().as_chunks_mut::<2>().0;
+                to[count..].fill([0; _]);
+                for (x, to) in self.row.iter().zip(to) {
+                    let number = rounded(*x, inverse);
+                    let [first, second] = (number as i16).to_ne_bytes();
+                    *to = [first as i8, second as i8];
+                    sum = sum.wrapping_add(number);
+                }
+            }
         }
-        (scale, sums)
+        (scale, sum)
     }
+}
+
+/// The integer next to `x inverse`, and the even one of two, which has at most 16 bits.
+#[inline(always)]
+fn rounded<E: Real>(x: E, inverse: f32) -> i32 {
+    // A sum with it is rounded to an integer, which is the difference of the bits.
+    const SHIFT: f32 = 1.5 * (1 << 23) as f32;
+    let shifted = x.nearest_f32() * inverse + SHIFT;
+    shifted.to_bits().wrapping_sub(SHIFT.to_bits()) as i32
 }
 
 /// All rows with a block of outputs.
