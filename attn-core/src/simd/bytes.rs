@@ -195,15 +195,15 @@ fn numbers([[a, b, c, d], [e, f, g, h]]: [RowBytes; 2]) -> [i16; BYTE_DEPTHS] {
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use std::arch::x86_64::*;
+    use std::{arch::x86_64::*, mem};
 
     use super::{BYTE_COLUMNS, ByteLine, Product, RowBytes};
 
     /// The lines whose sums fit into 32 bits: two products of each are added to a sum, each below 2^15 times 255.
     const LINES: usize = 128;
 
-    /// Four columns of a line stand in a register.
-    const REGISTERS: usize = BYTE_COLUMNS / 4;
+    /// The columns of a line in a register.
+    const COLUMNS: usize = 4;
 
     /// # Safety
     /// The machine must have AVX2. There must be `2 R depths` bytes of rows and `C depths` lines.
@@ -273,11 +273,11 @@ mod avx2 {
                     let rows = of.bytes.as_ptr().add(2 * first);
                     sums::<D, R>(lines, rows, 2 * depths)
                 };
-                for (totals, sums) in totals.iter_mut().zip(sums) {
-                    let columns = totals.chunks_exact_mut(BYTE_COLUMNS / REGISTERS);
-                    for (totals, sums) in columns.zip(sums) {
+                for (at, sums) in sums.into_iter().enumerate() {
+                    for (totals, sums) in totals.iter_mut().zip(sums) {
                         // SAFETY: eight sums of 32 bits have the size of the register.
-                        let sums: [[i32; 2]; 4] = unsafe { std::mem::transmute(sums) };
+                        let sums: [[i32; 2]; COLUMNS] = unsafe { mem::transmute(sums) };
+                        let totals = &mut totals.as_chunks_mut::<COLUMNS>().0[at];
                         for (total, [first, second]) in totals.iter_mut().zip(sums) {
                             *total += f64::from(first) + f64::from(second);
                         }
@@ -297,21 +297,21 @@ mod avx2 {
         lines: &[ByteLine],
         rows: *const RowBytes,
         stride: usize,
-    ) -> [[__m256i; REGISTERS]; R] {
+    ) -> [[__m256i; R]; BYTE_COLUMNS / COLUMNS] {
         // SAFETY: the caller's, and four columns of a line are 16 bytes.
         unsafe {
-            let mut sums = [[_mm256_setzero_si256(); REGISTERS]; R];
+            let mut sums = [[_mm256_setzero_si256(); R]; _];
             for (k, line) in lines.iter().enumerate() {
                 let mut numbers = [_mm256_setzero_si256(); R];
                 for (r, numbers) in numbers.iter_mut().enumerate() {
                     let four = rows.add(r * stride + 2 * k).cast::<i64>();
                     *numbers = _mm256_set1_epi64x(four.read_unaligned());
                 }
-                for at in 0..REGISTERS {
-                    let columns = line.0.as_ptr().add(4 * at);
-                    let columns = _mm256_cvtepu8_epi16(_mm_loadu_si128(columns.cast()));
-                    for r in 0..R {
-                        sums[r][at] = D::add(sums[r][at], columns, numbers[r]);
+                for (sums, columns) in sums.iter_mut().zip(line.0.as_chunks::<COLUMNS>().0) {
+                    let columns = _mm_loadu_si128(columns.as_ptr().cast());
+                    let columns = _mm256_cvtepu8_epi16(columns);
+                    for (sums, numbers) in sums.iter_mut().zip(numbers) {
+                        *sums = D::add(*sums, columns, numbers);
                     }
                 }
             }

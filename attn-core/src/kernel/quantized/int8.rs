@@ -369,10 +369,9 @@ impl<E: Real> Kernel for RoundRow<'_, E> {
         let mut sum = 0_i32;
         match self.form {
             RowForm::Apart => {
-                let (high, low) = self
-                    .to
-                    .as_flattened_mut()
-                    .split_at_mut(self.to.len() / 2 * BYTE_DEPTHS);
+                let half = self.to.len() / 2;
+                let (high, low) = self.to.split_at_mut(half);
+                let [high, low] = [high, low].map(<[RowBytes]>::as_flattened_mut);
                 high[count..].fill(0);
                 low[count..].fill(0);
                 for ((x, high), low) in self.row.iter().zip(high).zip(low) {
