@@ -17,7 +17,7 @@ use super::packed::{
 };
 use super::parallel::for_each;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Pair, Panels, TILE_ROWS, panel_columns};
+use crate::simd::{Initial, Pair, PairPanels, Panels, TILE_ROWS, panel_columns};
 
 /// The numbers that the products of a pass multiply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ pub(super) trait PairColumns<E>: Sync {
     fn pack(&self, columns: Range<usize>, depths: Range<usize>, panel: MatrixMut<'_, Pair>);
 
     /// The same columns where they stand, if they are pairs in panels.
-    fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, Pair>> {
+    fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<PairPanels<'_>> {
         let _ = (columns, depths);
         None
     }
@@ -138,7 +138,7 @@ fn multiply<E: Pooled>(
                 let right = right.get_or_insert_with(whole);
                 let right = Pair::in_memory_of(&mut right[..panels * width * pairs]);
                 pack_columns(from, part.columns.clone(), depths.clone(), right);
-                Panels::new(right, pairs, width)
+                PairPanels::new(Panels::new(right, pairs, width), part.columns.len())
             }
         };
         let rows = rows.some_cols(depths);
@@ -150,7 +150,7 @@ fn multiply<E: Pooled>(
             let left = Pair::in_memory_of(&mut left[..chunk.len() * pairs]);
             let packed = pack_rows(rows, left);
             let initial = of_block.part(chunk.clone(), 0..part.columns.len());
-            E::multiply_pairs(&mut to, initial, packed, columns, next);
+            E::multiply_pairs(&mut to, initial, packed, &columns, next);
             if !sums.is_empty() {
                 sums.add(rows, chunk);
             }

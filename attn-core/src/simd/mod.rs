@@ -99,7 +99,7 @@ pub use few_rows::dots_of_rows;
 pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;
-pub use pairs::PairSums;
+pub use pairs::{PairPanels, PairSums, least_exponent};
 pub use panels::{Panels, panel_columns, vector_columns};
 pub(crate) use prefetch::{prefetch, prefetch_rows};
 pub use product::{Threads, WriteMode, product};

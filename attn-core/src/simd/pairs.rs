@@ -9,21 +9,55 @@
 //! unless it is too small or too large, and the sum is rounded once there, too. A number of a pair is never subnormal, because the instruction
 //! reads 0 in place of such a number: [`Pair::new`] replaces it.
 //!
-//! All sums are multiples of the last place of the smallest product. If that place is a normal number, no sum is subnormal. The microkernel of `f32`
-//! then computes the same bits from both sides as `f32`.
+//! All sums are multiples of the last place of the smallest product. If that place is a normal number, no sum is subnormal, and plain multiply-adds
+//! compute the same bits. The instruction of Intel's processors multiplies half as many numbers in a cycle as their multiply-adds of `f32`, so that it
+//! is left out there if the sums allow it.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use super::tiles::{Factors, Product};
-use super::{
-    Bf16Rows, Initial, Isa, Kernel, Matrix, MatrixMut, Pair, Panels, Real, Vector, panel_columns,
-    run,
-};
+use super::{Bf16Rows, Initial, Isa, Kernel, Matrix, MatrixMut, Pair, Panels, Real, Vector, run};
+
+/// Columns of pairs that several products multiply.
+#[derive(Debug)]
+pub struct PairPanels<'a> {
+    panels: Panels<'a, Pair>,
+    /// The number of columns.
+    count: usize,
+    /// The [least exponent](least_exponent) of all of them, once it is known.
+    least: OnceCell<u32>,
+}
+
+impl<'a> PairPanels<'a> {
+    /// So many columns.
+    pub fn new(panels: Panels<'a, Pair>, count: usize) -> Self {
+        Self {
+            panels,
+            count,
+            least: OnceCell::new(),
+        }
+    }
+
+    /// Columns none of whose numbers has an exponent below this [least one](least_exponent).
+    pub fn with_least_exponent(panels: Panels<'a, Pair>, count: usize, least: u32) -> Self {
+        Self {
+            least: OnceCell::from(least),
+            ..Self::new(panels, count)
+        }
+    }
+
+    fn least_exponent(&self) -> u32 {
+        *self.least.get_or_init(|| {
+            let slices = self.panels.column_slices(self.count);
+            run(LeastExponent(slices))
+        })
+    }
+}
 
 /// The sums of products of pairs.
 pub trait PairSums: Bf16Rows {
-    /// [`multiply_panels`](super::multiply_panels) of pairs: a depth of `rows` and `columns` is that of two numbers. The panels have as many columns
-    /// as those of the sums. The product prefetches `next`: numbers that the caller rounds afterwards.
+    /// [`multiply_panels`](super::multiply_panels) of pairs: a depth of `rows` and `columns` is that of two numbers. The product prefetches `next`: numbers
+    /// that the caller rounds afterwards.
     ///
     /// The sums of `f32` have the same bits on every instruction set, but for the bits of a NaN.
     ///
@@ -34,7 +68,7 @@ pub trait PairSums: Bf16Rows {
         to: &mut [MatrixMut<'_, Self>],
         initial: Initial<'_, Self>,
         rows: Matrix<'_, Pair>,
-        columns: Panels<'_, Pair>,
+        columns: &PairPanels<'_>,
         next: Option<Matrix<'_, Self>>,
     );
 }
@@ -44,10 +78,11 @@ impl PairSums for f32 {
         to: &mut [MatrixMut<'_, f32>],
         initial: Initial<'_, f32>,
         rows: Matrix<'_, Pair>,
-        columns: Panels<'_, Pair>,
+        columns: &PairPanels<'_>,
         next: Option<Matrix<'_, f32>>,
     ) {
-        multiply(Product::new(to, initial, rows, columns).prefetching(next));
+        let product = Product::new(to, initial, rows, columns.panels).prefetching(next);
+        multiply(product, columns);
     }
 }
 
@@ -56,26 +91,29 @@ impl PairSums for f64 {
         to: &mut [MatrixMut<'_, f64>],
         initial: Initial<'_, f64>,
         rows: Matrix<'_, Pair>,
-        columns: Panels<'_, Pair>,
+        columns: &PairPanels<'_>,
         next: Option<Matrix<'_, f64>>,
     ) {
-        run(Product::new(to, initial, rows, columns).prefetching(next));
+        run(Product::new(to, initial, rows, columns.panels).prefetching(next));
     }
 }
 
-/// The product of `f32`, with the instruction if the machine has it.
-fn multiply(product: Product<'_, '_, f32, Pair>) {
+/// The product of `f32`, in the fastest of three ways.
+fn multiply(product: Product<'_, '_, f32, Pair, Pair>, columns: &PairPanels<'_>) {
     #[cfg(target_arch = "x86_64")]
     if Isa::current() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16") {
-        // SAFETY: the line above has checked the machine.
-        return unsafe { dot::multiply(product) };
+        return match dot::is_slow() && has_normal_sums(product.rows, columns) {
+            true => multiply_wide(product),
+            // SAFETY: the line above has checked the machine.
+            false => unsafe { dot::multiply(product) },
+        };
     }
-    multiply_add(product);
+    multiply_add(product, columns);
 }
 
 /// The product without the instruction.
-fn multiply_add(product: Product<'_, '_, f32, Pair>) {
-    match are_normal(&product) {
+fn multiply_add(product: Product<'_, '_, f32, Pair, Pair>, columns: &PairPanels<'_>) {
+    match has_normal_sums(product.rows, columns) {
         true => multiply_wide(product),
         false => run(product),
     }
@@ -84,112 +122,87 @@ fn multiply_add(product: Product<'_, '_, f32, Pair>) {
 /// With fewer rows, a look at all numbers of the columns takes as long as their products.
 const FEW_ROWS: usize = 8;
 
-/// Whether no sum can be subnormal: there are some rows, and the last place of each product, but for zeros, is at least the least normal number.
-fn are_normal(product: &Product<'_, '_, f32, Pair>) -> bool {
+/// Whether no sum can be subnormal: the last place of each product, but for zeros, is at least the least normal number. False if that is not known,
+/// and there are too few rows to find it out.
+fn has_normal_sums(rows: Matrix<'_, Pair>, columns: &PairPanels<'_>) -> bool {
     // Without vectors, a multiply-add may be rounded twice.
     let is_fused = Isa::current() != Isa::Scalar;
-    is_fused && product.rows.rows() >= FEW_ROWS && run(HasNormalSums(product))
-}
-
-/// Whether no sum can be subnormal, for any number of rows.
-struct HasNormalSums<'p, 'a, 'b>(&'p Product<'a, 'b, f32, Pair>);
-
-impl Kernel for HasNormalSums<'_, '_, '_> {
-    type Element = f32;
-    type Output = bool;
-
-    #[inline(always)]
-    fn run<V: Vector<Element = f32>>(self) -> bool {
-        let rows = match self.0.rows.has_row_slices() {
-            true => self.0.rows,
-            false => self.0.rows.transposed(),
+    let may_look = rows.rows() >= FEW_ROWS || columns.least.get().is_some();
+    is_fused && may_look && {
+        let rows = match rows.has_row_slices() {
+            true => rows,
+            false => rows.transposed(),
         };
-        let mut least = [ABOVE_ALL; 2];
-        for row in 0..rows.rows() {
-            least[0] = least[0].min(least_exponent(rows.row(row)));
-        }
-        for row in self.0.column_slices() {
-            least[1] = least[1].min(least_exponent(row));
-        }
+        let of_rows = run(LeastExponent((0..rows.rows()).map(|row| rows.row(row))));
         // Exponents are stored as 127 more. The last place of a number in bf16 is 2^-7 of the power of two, and the least normal number is 2^-126.
-        least[0] + least[1] >= 2 * 127 + 2 * 7 - 126
+        of_rows + columns.least_exponent() >= 2 * 127 + 2 * 7 - 126
     }
 }
 
 /// Above all exponents.
 const ABOVE_ALL: u32 = 256;
 
-/// The least exponent, as it is stored, of numbers that are not 0. A plain loop, which the compiler vectorises.
-#[inline(always)]
-fn least_exponent(pairs: &[Pair]) -> u32 {
-    let mut least = u32::MAX;
-    for pair in pairs {
-        let bits = u32::from_le(pair.0);
-        for half in [bits, bits >> 16] {
-            // The exponent of 0 wraps to the largest number.
-            least = least.min((half & 0x7f80).wrapping_sub(1));
+/// The least exponent, as it is stored, of numbers that are not 0. Without any, it is above all exponents.
+pub fn least_exponent(pairs: &[Pair]) -> u32 {
+    run(LeastExponent([pairs].into_iter()))
+}
+
+struct LeastExponent<I>(I);
+
+impl<'a, I: Iterator<Item = &'a [Pair]>> Kernel for LeastExponent<I> {
+    type Element = f32;
+    type Output = u32;
+
+    #[inline(always)]
+    fn run<V: Vector<Element = f32>>(self) -> u32 {
+        let mut least = u32::MAX;
+        for pairs in self.0 {
+            // A plain loop, which the compiler vectorises.
+            for pair in pairs {
+                let bits = u32::from_le(pair.0);
+                for half in [bits, bits >> 16] {
+                    // The exponent of 0 wraps to the largest number.
+                    least = least.min((half & 0x7f80).wrapping_sub(1));
+                }
+            }
         }
-    }
-    match least {
-        u32::MAX => ABOVE_ALL,
-        least => (least + 1) >> 7,
+        match least {
+            u32::MAX => ABOVE_ALL,
+            least => (least + 1) >> 7,
+        }
     }
 }
 
 thread_local! {
-    /// The columns and the rows of a product as `f32`: memory that the next product on this thread uses again.
-    static WIDE: Cell<[Vec<f32>; 2]> = Cell::default();
+    /// The rows of a product as `f32`: memory that the next product on this thread uses again.
+    static WIDE: Cell<Vec<[f32; 2]>> = Cell::default();
 }
 
-/// Computes a product without subnormal sums from `f32`, with the second number of each pair before the first.
-fn multiply_wide(product: Product<'_, '_, f32, Pair>) {
-    let [mut columns, mut rows] = WIDE.take();
-    run(Widen {
-        product: &product,
-        columns: &mut columns,
-        rows: &mut rows,
-    });
-    let [count, depth] = [product.rows.rows(), 2 * product.rows.cols()];
-    let wide = Matrix::new(&rows, count, depth);
-    run(product.of_wide(wide, Panels::new(&columns, depth, panel_columns::<f32>())));
-    WIDE.set([columns, rows]);
-}
-
-/// Copies both sides of a product as `f32`.
-struct Widen<'p, 'a, 'b> {
-    product: &'p Product<'a, 'b, f32, Pair>,
-    columns: &'p mut Vec<f32>,
-    rows: &'p mut Vec<f32>,
-}
-
-impl Kernel for Widen<'_, '_, '_> {
-    type Element = f32;
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector<Element = f32>>(self) {
-        let rows = self.product.rows;
-        self.rows.resize(rows.rows() * 2 * rows.cols(), 0.0);
-        let places = self.rows.as_chunks_mut().0.iter_mut();
-        for (at, [second, first]) in places.enumerate() {
-            let (row, pair) = (at / rows.cols(), at % rows.cols());
-            [*first, *second] = rows.get(row, pair).numbers();
-        }
-        const WIDTH: usize = panel_columns::<f32>();
-        let count = self.product.column_slices().count();
-        // Behind the last column the numbers are those of another product, or 0.
-        self.columns.resize(count * 2 * WIDTH, 0.0);
-        let panels = self.columns.as_chunks_mut::<{ 2 * WIDTH }>().0;
-        for (to, pairs) in panels.iter_mut().zip(self.product.column_slices()) {
-            let (seconds, firsts) = to.split_at_mut(WIDTH);
-            for ((first, second), pair) in firsts.iter_mut().zip(seconds).zip(pairs) {
-                [*first, *second] = pair.numbers();
-            }
+/// Computes a product without subnormal sums by plain multiply-adds, with rows that are copied as `f32`.
+fn multiply_wide(product: Product<'_, '_, f32, Pair, Pair>) {
+    let rows = product.rows;
+    let (outer, transposed) = match rows.has_row_slices() {
+        true => (rows, false),
+        false => (rows.transposed(), true),
+    };
+    let mut wide = WIDE.take();
+    wide.resize(rows.rows() * rows.cols(), [0.0; 2]);
+    let places = wide.chunks_mut(outer.cols().max(1));
+    for (row, to) in places.enumerate() {
+        for (to, pair) in to.iter_mut().zip(outer.row(row)) {
+            *to = pair.numbers();
         }
     }
+    let wide_rows = Matrix::new(&wide, outer.rows(), outer.cols());
+    let wide_rows = match transposed {
+        true => wide_rows.transposed(),
+        false => wide_rows,
+    };
+    run(product.with_rows(wide_rows));
+    WIDE.set(wide);
 }
 
-impl<E: Real> Kernel for Product<'_, '_, E, Pair> {
+impl<E: Real> Kernel for Product<'_, '_, E, Pair, Pair> {
     type Element = E;
     type Output = ();
 
@@ -199,27 +212,29 @@ impl<E: Real> Kernel for Product<'_, '_, E, Pair> {
     }
 }
 
-/// Both numbers of a pair, in vectors of their own.
+/// The numbers of a pair, one after the other. Subnormal sums become 0.
 struct Halves;
 
 impl<V: Vector> Factors<V> for Halves {
-    type Number = Pair;
-    type Lanes = [V; 2];
+    type Row = Pair;
+    type Column = Pair;
+    type Lanes = V;
+
+    const ARE_TWO: bool = true;
 
     #[inline(always)]
-    fn splat(pair: Pair) -> [V; 2] {
-        pair.numbers().map(|x| V::splat(V::Element::of_f32(x)))
+    fn splat<const P: usize>(pair: &Pair) -> V {
+        V::splat(V::Element::of_f32(pair.numbers()[1 - P]))
     }
 
     #[inline(always)]
-    fn load(from: &[Pair]) -> [V; 2] {
-        V::load_halves(Pair::words(from))
+    fn load<const P: usize>(from: &[Pair]) -> V {
+        V::load_halves(Pair::words(from))[1 - P]
     }
 
     #[inline(always)]
-    fn add_product(a: [V; 2], b: [V; 2], sum: V) -> V {
-        let sum = without_subnormals(a[1].mul_add_once(b[1], sum));
-        without_subnormals(a[0].mul_add_once(b[0], sum))
+    fn add_product(a: V, b: V, sum: V) -> V {
+        without_subnormals(a.mul_add_once(b, sum))
     }
 }
 
@@ -229,15 +244,65 @@ fn without_subnormals<V: Vector>(x: V) -> V {
     V::select(x.abs().lt(least), V::zero().copysign(x), x)
 }
 
+/// Rows of pairs as `f32`.
+impl Kernel for Product<'_, '_, f32, [f32; 2], Pair> {
+    type Element = f32;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = f32>>(self) {
+        self.multiply::<V, WideRows>();
+    }
+}
+
+/// The numbers of a pair, one after the other, whose sums are never subnormal.
+struct WideRows;
+
+impl<V: Vector<Element = f32>> Factors<V> for WideRows {
+    type Row = [f32; 2];
+    type Column = Pair;
+    type Lanes = V;
+
+    const ARE_TWO: bool = true;
+
+    #[inline(always)]
+    fn splat<const P: usize>(numbers: &[f32; 2]) -> V {
+        V::splat(numbers[1 - P])
+    }
+
+    #[inline(always)]
+    fn load<const P: usize>(from: &[Pair]) -> V {
+        <Halves as Factors<V>>::load::<P>(from)
+    }
+
+    #[inline(always)]
+    fn add_product(a: V, b: V, sum: V) -> V {
+        a.mul_add(b, sum)
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod dot {
-    use std::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_set1_epi32};
+    use std::arch::x86_64::{__cpuid, __m512i, _mm512_loadu_si512, _mm512_set1_epi32};
+    use std::sync::LazyLock;
 
     use super::super::avx512::F32x16;
     use super::{Factors, Pair, Product};
 
+    /// Whether multiply-adds of `f32` multiply more numbers in a cycle: on the processors of Intel.
+    pub(super) fn is_slow() -> bool {
+        static IS_SLOW: LazyLock<bool> = LazyLock::new(|| {
+            let vendor = __cpuid(0);
+            [vendor.ebx, vendor.edx, vendor.ecx]
+                .map(u32::to_le_bytes)
+                .as_flattened()
+                == b"GenuineIntel"
+        });
+        *IS_SLOW
+    }
+
     #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-    pub(super) fn multiply(product: Product<'_, '_, f32, Pair>) {
+    pub(super) fn multiply(product: Product<'_, '_, f32, Pair, Pair>) {
         product.multiply::<F32x16, Dot>();
     }
 
@@ -245,17 +310,18 @@ mod dot {
     struct Dot;
 
     impl Factors<F32x16> for Dot {
-        type Number = Pair;
+        type Row = Pair;
+        type Column = Pair;
         type Lanes = __m512i;
 
         #[inline(always)]
-        fn splat(pair: Pair) -> __m512i {
+        fn splat<const P: usize>(pair: &Pair) -> __m512i {
             // SAFETY: see the head of the folder: `multiply` is the only user.
             unsafe { _mm512_set1_epi32(pair.0 as i32) }
         }
 
         #[inline(always)]
-        fn load(from: &[Pair]) -> __m512i {
+        fn load<const P: usize>(from: &[Pair]) -> __m512i {
             let from = &from[..16];
             // SAFETY: as above, and 16 pairs have the size of the register.
             unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
@@ -272,7 +338,7 @@ mod dot {
 mod tests {
     use super::*;
     use crate::simd::bf16::tests::{bits, flushed, same};
-    use crate::simd::vector_columns;
+    use crate::simd::{panel_columns, vector_columns};
 
     /// A number with one of some exponents.
     fn number(bits: &mut impl FnMut() -> u32, exponents: &[u32]) -> f32 {
@@ -336,12 +402,14 @@ mod tests {
                         reference(row, &column(at % columns))
                     })
                     .collect();
-                let check = |what: &str, multiply: &dyn Fn(Product<'_, '_, f32, Pair>)| {
+                type Multiply<'a> = &'a dyn Fn(Product<'_, '_, f32, Pair, Pair>, &PairPanels<'_>);
+                let check = |what: &str, multiply: Multiply<'_>| {
                     let mut got = vec![f32::NAN; rows * columns];
                     let mut to = [MatrixMut::new(&mut got, rows, columns)];
                     let rows = Matrix::new(&a, rows, depth);
-                    let columns = Panels::new(&b, depth, width);
-                    multiply(Product::new(&mut to, Initial::Zero, rows, columns));
+                    let panels = Panels::new(&b, depth, width);
+                    let product = Product::new(&mut to, Initial::Zero, rows, panels);
+                    multiply(product, &PairPanels::new(panels, columns));
                     for (got, want) in got.iter().zip(&want) {
                         assert!(
                             same(*got, *want),
@@ -350,10 +418,10 @@ mod tests {
                     }
                 };
                 for isa in Isa::available() {
-                    isa.force(|| check(&isa.to_string(), &|product| multiply(product)));
+                    isa.force(|| check(&isa.to_string(), &multiply));
                     // Without the instruction.
-                    check(&isa.to_string(), &|product| isa.run(product));
-                    isa.force(|| check(&isa.to_string(), &|product| multiply_add(product)));
+                    check(&isa.to_string(), &|product, _| isa.run(product));
+                    isa.force(|| check(&isa.to_string(), &multiply_add));
                 }
             }
         }
@@ -367,19 +435,12 @@ mod tests {
             let rows = vec![Pair::new(a, 0.0); FEW_ROWS];
             let mut columns = vec![Pair::ZERO; width];
             columns[3] = Pair::new(0.0, b);
-            let mut to = vec![0.0; 4 * FEW_ROWS];
-            let mut to = [MatrixMut::new(&mut to, FEW_ROWS, 4)];
             let rows = Matrix::new(&rows, FEW_ROWS, 1);
-            let columns = Panels::new(&columns, 1, width);
-            run(HasNormalSums(&Product::new(
-                &mut to,
-                Initial::Zero,
-                rows,
-                columns,
-            )))
+            let columns = PairPanels::new(Panels::new(&columns, 1, width), 4);
+            has_normal_sums(rows, &columns)
         };
         let power = |exponent: i32| 2_f32.powi(exponent);
-        for isa in Isa::available() {
+        for isa in Isa::available().filter(|isa| *isa != Isa::Scalar) {
             isa.force(|| {
                 assert!(sums_are_normal(1.0, -1.0), "{isa}");
                 assert!(sums_are_normal(0.0, f32::MIN_POSITIVE), "{isa}");
@@ -409,8 +470,8 @@ mod tests {
                 let mut got = vec![1.0; rows * columns];
                 let mut to = [MatrixMut::new(&mut got, rows, columns)];
                 let a_rows = Matrix::new(&a, rows, depth);
-                let panels = Panels::new(&b, depth, width);
-                f64::multiply_pairs(&mut to, Initial::Old, a_rows, panels, None);
+                let panels = PairPanels::new(Panels::new(&b, depth, width), columns);
+                f64::multiply_pairs(&mut to, Initial::Old, a_rows, &panels, None);
                 for (at, got) in got.iter().enumerate() {
                     let of = |k: usize| {
                         let a = a[at / columns * depth + k].numbers().map(f64::from);

@@ -115,6 +115,17 @@ impl<'a, E> Panels<'a, E> {
         })
     }
 
+    /// The numbers of the first columns: those of a panel at a depth side by side.
+    pub(super) fn column_slices(self, count: usize) -> impl Iterator<Item = &'a [E]> {
+        let width = self.width;
+        let panels = (0..count).step_by(width).enumerate();
+        panels.flat_map(move |(index, first)| {
+            let panel = self.panel(index);
+            let count = width.min(count - first);
+            (0..self.depth).map(move |k| &panel.numbers[k * panel.stride..][..count])
+        })
+    }
+
     pub(super) fn panel(&self, index: usize) -> Panel<'a, E> {
         Panel {
             // Without depths there are no numbers.

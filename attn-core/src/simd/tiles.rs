@@ -109,16 +109,21 @@ pub fn multiply_panels<E: Real>(
 
 /// How the numbers of both sides are multiplied, and added to sums.
 pub(super) trait Factors<V: Vector> {
-    /// A number of either side.
-    type Number: Copy;
+    /// A number of the rows.
+    type Row: Copy;
+    /// A number of the columns.
+    type Column: Copy;
     /// A number for each lane.
     type Lanes: Copy;
 
-    /// A number in every lane.
-    fn splat(number: Self::Number) -> Self::Lanes;
+    /// Whether a depth adds two products to a sum, one after the other.
+    const ARE_TWO: bool = false;
 
-    /// A number for each lane of `V`. Panics if there are fewer.
-    fn load(from: &[Self::Number]) -> Self::Lanes;
+    /// What a number of a row is in the product `P`, in every lane.
+    fn splat<const P: usize>(number: &Self::Row) -> Self::Lanes;
+
+    /// What some columns are in the product `P`, for each lane of `V`. Panics if there are fewer.
+    fn load<const P: usize>(from: &[Self::Column]) -> Self::Lanes;
 
     /// `sum + a b`
     fn add_product(a: Self::Lanes, b: Self::Lanes, sum: V) -> V;
@@ -128,16 +133,17 @@ pub(super) trait Factors<V: Vector> {
 struct Whole;
 
 impl<V: Vector> Factors<V> for Whole {
-    type Number = V::Element;
+    type Row = V::Element;
+    type Column = V::Element;
     type Lanes = V;
 
     #[inline(always)]
-    fn splat(number: V::Element) -> V {
-        V::splat(number)
+    fn splat<const P: usize>(number: &V::Element) -> V {
+        V::splat(*number)
     }
 
     #[inline(always)]
-    fn load(from: &[V::Element]) -> V {
+    fn load<const P: usize>(from: &[V::Element]) -> V {
         V::load(from)
     }
 
@@ -147,19 +153,19 @@ impl<V: Vector> Factors<V> for Whole {
     }
 }
 
-/// A product of numbers `N`, whose sums are numbers `E`.
-pub(super) struct Product<'a, 'b, E, N> {
+/// A product of rows of numbers `A` and columns of numbers `B`, whose sums are numbers `E`.
+pub(super) struct Product<'a, 'b, E, A, B> {
     to: &'a mut [MatrixMut<'b, E>],
     initial: Initial<'a, E>,
-    pub(super) rows: Matrix<'a, N>,
-    columns: Panels<'a, N>,
+    pub(super) rows: Matrix<'a, A>,
+    columns: Panels<'a, B>,
     /// The number of columns.
     all: usize,
     /// Numbers that the caller reads after the product, and that are in no cache yet.
     next: Option<Matrix<'a, E>>,
 }
 
-impl<E: Real> Kernel for Product<'_, '_, E, E> {
+impl<E: Real> Kernel for Product<'_, '_, E, E, E> {
     type Element = E;
     type Output = ();
 
@@ -169,15 +175,15 @@ impl<E: Real> Kernel for Product<'_, '_, E, E> {
     }
 }
 
-impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
+impl<'a, 'b, E: Real, A: Copy, B: Copy> Product<'a, 'b, E, A, B> {
     /// # Panics
     /// If the shapes do not fit.
     #[track_caller]
     pub(super) fn new(
         to: &'a mut [MatrixMut<'b, E>],
         initial: Initial<'a, E>,
-        rows: Matrix<'a, N>,
-        columns: Panels<'a, N>,
+        rows: Matrix<'a, A>,
+        columns: Panels<'a, B>,
     ) -> Self {
         let count = rows.rows();
         let all = to.iter().map(MatrixMut::cols).sum();
@@ -202,25 +208,12 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
         }
     }
 
-    /// The product of other numbers to the same place.
-    pub(super) fn of_wide(
-        self,
-        rows: Matrix<'a, E>,
-        columns: Panels<'a, E>,
-    ) -> Product<'a, 'b, E, E> {
-        Product::new(self.to, self.initial, rows, columns)
-    }
-
-    /// The numbers of the columns: those of a panel at a depth side by side.
-    pub(super) fn column_slices(&self) -> impl Iterator<Item = &'a [N]> {
-        let (columns, all) = (self.columns, self.all);
-        let width = columns.width();
-        let panels = (0..all).step_by(width).enumerate();
-        panels.flat_map(move |(index, first)| {
-            let panel = columns.panel(index);
-            let count = width.min(all - first);
-            (0..columns.depth).map(move |k| &panel.numbers[k * panel.stride..][..count])
-        })
+    /// The product of the same columns with other rows.
+    pub(super) fn with_rows<C: Copy>(self, rows: Matrix<'a, C>) -> Product<'a, 'b, E, C, B> {
+        Product {
+            next: self.next,
+            ..Product::new(self.to, self.initial, rows, self.columns)
+        }
     }
 
     /// Prefetches numbers that the caller reads after the product.
@@ -229,7 +222,7 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
     }
 
     #[inline(always)]
-    pub(super) fn multiply<V: Vector<Element = E>, F: Factors<V, Number = N>>(mut self) {
+    pub(super) fn multiply<V: Vector<Element = E>, F: Factors<V, Row = A, Column = B>>(mut self) {
         match vectors_of_tile::<V>() {
             FEW_VECTORS => self.tiles::<V, F, FEW_VECTORS>(),
             _ => self.tiles::<V, F, VECTORS>(),
@@ -241,11 +234,13 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
     /// The first-level cache keeps what the next tile reads again. Those are the columns of the tile, if neighbouring depths of a panel are in
     /// neighbouring lines: the tiles of a block of rows come one after another. Otherwise they are the rows of the tile.
     #[inline(always)]
-    fn tiles<V: Vector<Element = E>, F: Factors<V, Number = N>, const M: usize>(&mut self) {
+    fn tiles<V: Vector<Element = E>, F: Factors<V, Row = A, Column = B>, const M: usize>(
+        &mut self,
+    ) {
         let width = self.columns.width();
         let step = M * V::LANES;
         let count = self.rows.rows();
-        let tiles_of_block = match self.columns.stride * size_of::<N>() {
+        let tiles_of_block = match self.columns.stride * size_of::<B>() {
             ..=LINE => TILES_OF_BLOCK,
             _ => 1,
         };
@@ -267,9 +262,13 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
 
     /// The tiles of a block of rows, of columns of the panel `b` from `col` on.
     #[inline(always)]
-    fn tiles_of_columns<V: Vector<Element = E>, F: Factors<V, Number = N>, const M: usize>(
+    fn tiles_of_columns<
+        V: Vector<Element = E>,
+        F: Factors<V, Row = A, Column = B>,
+        const M: usize,
+    >(
         &mut self,
-        b: Panel<'_, N>,
+        b: Panel<'_, B>,
         col: usize,
         block: Range<usize>,
         columns: Range<usize>,
@@ -298,13 +297,13 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
     #[inline(always)]
     fn tile<V, F, const R: usize, const C: usize>(
         &mut self,
-        b: Panel<'_, N>,
+        b: Panel<'_, B>,
         col: usize,
         place: Place,
         prefetches: bool,
     ) where
         V: Vector<Element = E>,
-        F: Factors<V, Number = N>,
+        F: Factors<V, Row = A, Column = B>,
     {
         self.prefetch_results::<R>(&place, C * size_of::<V>());
         let ahead = match prefetches {
@@ -331,7 +330,7 @@ impl<'a, 'b, E: Real, N: Copy> Product<'a, 'b, E, N> {
     }
 }
 
-impl<E: Real, N: Copy> Product<'_, '_, E, N> {
+impl<E: Real, A: Copy, B: Copy> Product<'_, '_, E, A, B> {
     /// Prefetches the memory of the results of a tile of `R` rows and `bytes` bytes of each, which is in a cache when the sums are ready.
     #[inline(always)]
     fn prefetch_results<const R: usize>(&self, place: &Place, bytes: usize) {
@@ -374,7 +373,7 @@ impl<E: Real, N: Copy> Product<'_, '_, E, N> {
         let (row_stride, step) = self.rows.strides();
         let last_of_next = (place.rows.start + 2 * rows - 1) * row_stride;
         let line = self.rows.as_ptr().wrapping_add(last_of_next).cast();
-        (step > 1).then(|| Ahead::new(line, LINE, step * size_of::<N>()))
+        (step > 1).then(|| Ahead::new(line, LINE, step * size_of::<A>()))
     }
 }
 
@@ -494,9 +493,9 @@ impl<E: Real> Initial<'_, E> {
 /// again. Each depth prefetches a line.
 #[inline(always)]
 fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
-    a: Matrix<'_, F::Number>,
+    a: Matrix<'_, F::Row>,
     first: usize,
-    b: Panel<'_, F::Number>,
+    b: Panel<'_, F::Column>,
     col: usize,
     ahead: Option<Ahead>,
 ) -> [[V; N]; R] {
@@ -552,47 +551,47 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
 
 /// The numbers that a tile multiplies.
 #[derive(Clone, Copy)]
-struct Depths<T> {
+struct Depths<A, B> {
     /// The number of depths.
     count: usize,
     /// The first row, and the first one of the second half.
-    rows: [*const T; 2],
+    rows: [*const A; 2],
     /// The distance between neighbouring depths of a row.
     step: usize,
     /// The columns of the first depth.
-    columns: *const T,
+    columns: *const B,
     /// The distance between neighbouring depths of the columns.
     stride: usize,
 }
 
-impl<T: Copy> Depths<T> {
+impl<A: Copy, B: Copy> Depths<A, B> {
     /// The sums of products. `place` is that of a row, from those of the first one and of the first one of the second half.
     ///
     /// # Safety
     /// At each depth there is a number at the place of each row, and `N` vectors of columns.
     #[inline(always)]
-    unsafe fn sums<V: Vector, F: Factors<V, Number = T>, const R: usize, const N: usize>(
+    unsafe fn sums<
+        V: Vector,
+        F: Factors<V, Row = A, Column = B>,
+        const R: usize,
+        const N: usize,
+    >(
         self,
-        place: impl Fn([*const T; 2], usize) -> *const T,
+        place: impl Fn([*const A; 2], usize) -> *const A,
         mut ahead: Option<Ahead>,
     ) -> [[V; N]; R] {
         let mut sums = [[V::zero(); N]; R];
         // Behind the last depth they may point outside of both sides, and are not read.
         let (mut rows, mut columns) = (self.rows, self.columns);
         for _ in 0..self.count {
-            let b: [F::Lanes; N] = std::array::from_fn(|n| {
-                // SAFETY: the caller says that these columns are there.
-                F::load(unsafe { slice::from_raw_parts(columns.add(n * V::LANES), V::LANES) })
-            });
             if let Some(ahead) = &mut ahead {
                 ahead.prefetch_next();
             }
-            // A number is loaded where it is multiplied. All of them at once would take registers from the sums.
-            for (row, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: the caller says that each row has a number here.
-                let a = F::splat(unsafe { *place(rows, row) });
-                for (sum, b) in sums.iter_mut().zip(b) {
-                    *sum = F::add_product(a, b, *sum);
+            // SAFETY: the caller says that these columns are there, and that each row has a number here.
+            unsafe {
+                add_products::<V, F, 0, R, N>(&mut sums, |row| place(rows, row), columns);
+                if F::ARE_TWO {
+                    add_products::<V, F, 1, R, N>(&mut sums, |row| place(rows, row), columns);
                 }
             }
             rows = [
@@ -602,6 +601,30 @@ impl<T: Copy> Depths<T> {
             columns = columns.wrapping_add(self.stride);
         }
         sums
+    }
+}
+
+/// Adds the product `P` of a depth to each sum. A function, as the compiler does not unroll a loop over the products of a depth.
+///
+/// # Safety
+/// There is a number at the place of each row, and there are `N` vectors of columns.
+#[inline(always)]
+unsafe fn add_products<V: Vector, F: Factors<V>, const P: usize, const R: usize, const N: usize>(
+    sums: &mut [[V; N]; R],
+    place: impl Fn(usize) -> *const F::Row,
+    columns: *const F::Column,
+) {
+    let b: [F::Lanes; N] = std::array::from_fn(|n| {
+        // SAFETY: the caller says that these columns are there.
+        F::load::<P>(unsafe { slice::from_raw_parts(columns.add(n * V::LANES), V::LANES) })
+    });
+    // A number is loaded where it is multiplied. All of them at once would take registers from the sums.
+    for (row, sums) in sums.iter_mut().enumerate() {
+        // SAFETY: the caller says that each row has a number here.
+        let a = F::splat::<P>(unsafe { &*place(row) });
+        for (sum, b) in sums.iter_mut().zip(b) {
+            *sum = F::add_product(a, b, *sum);
+        }
     }
 }
 

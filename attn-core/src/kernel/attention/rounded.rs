@@ -21,7 +21,7 @@ use crate::kernel::panel::Panel;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Buffer, Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::{
-    Initial, Pair, Panels, call, halves_mut, pair_rounded_columns, pair_rounded_rows,
+    Initial, Pair, PairPanels, Panels, call, halves_mut, pair_rounded_columns, pair_rounded_rows,
     panel_columns, run, vector_columns,
 };
 
@@ -94,7 +94,10 @@ fn multiply<E: Pooled>(
     columns: Matrix<'_, Pair>,
 ) {
     match Panels::in_place_with_columns(columns, panel_columns::<E>()) {
-        Some(columns) => E::multiply_pairs(&mut [to], initial, rows, columns, None),
+        Some(panels) => {
+            let columns = PairPanels::new(panels, to.cols());
+            E::multiply_pairs(&mut [to], initial, rows, &columns, None);
+        }
         None => unreachable!("columns of whole vectors"),
     }
 }

@@ -12,7 +12,9 @@ use crate::kernel::{
     parallel::for_each,
     rounded::{PairColumns, multiply_rounded},
 };
-use crate::simd::{Initial, Pair, PairLine, Panels, panel_columns, widened};
+use crate::simd::{
+    Initial, Pair, PairLine, PairPanels, Panels, least_exponent, panel_columns, widened,
+};
 
 /// The most rows of a panel: the columns of one of a product with `f32`. A matrix with fewer has as many as fill its lines.
 const PANEL: usize = panel_columns::<f32>();
@@ -24,6 +26,8 @@ pub struct Bf16Matrix {
     cols: usize,
     /// `[panels, pairs of columns, rows of a panel]`
     lines: Vec<PairLine>,
+    /// That of all weights, on which the fastest way to multiply them depends.
+    least_exponent: u32,
 }
 
 impl Bf16Matrix {
@@ -86,7 +90,12 @@ impl Bf16Matrix {
             // No number of a pair is subnormal.
             *pair = Pair::new(both[0], both[1]);
         }
+        matrix.find_least_exponent();
         matrix
+    }
+
+    fn find_least_exponent(&mut self) {
+        self.least_exponent = least_exponent(PairLine::flatten(&self.lines));
     }
 
     fn zeros(rows: usize, cols: usize) -> Self {
@@ -96,6 +105,7 @@ impl Bf16Matrix {
             rows,
             cols,
             lines: vec![zeros; lines],
+            least_exponent: least_exponent(&[]),
         }
     }
 }
@@ -136,6 +146,7 @@ pub(super) fn quantize<E: Real>(w: Matrix<'_, E>) -> (Bf16Matrix, Vec<f32>) {
             *error = sums.relative();
         }
     });
+    matrix.find_least_exponent();
     (matrix, errors)
 }
 
@@ -164,7 +175,7 @@ impl<E: Pooled> PairColumns<E> for Transposed<'_> {
         rows_per_read: super::ROWS_PER_READ,
     };
 
-    fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, Pair>> {
+    fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<PairPanels<'_>> {
         let first = self.rows.start + columns.start;
         let is_whole = first.is_multiple_of(PANEL) && panel_columns::<E>() == PANEL;
         is_whole.then(|| {
@@ -172,7 +183,8 @@ impl<E: Pooled> PairColumns<E> for Transposed<'_> {
             let width = self.w.lines_of_pair() * PairLine::PAIRS;
             let all = Panels::new(pairs, self.w.pairs(), width);
             let pairs = depths.start / 2..depths.end.div_ceil(2);
-            all.behind(first / PANEL).depths(pairs)
+            let some = all.behind(first / PANEL).depths(pairs);
+            PairPanels::with_least_exponent(some, columns.len(), self.w.least_exponent)
         })
     }
 
