@@ -129,10 +129,7 @@ fn has_normal_sums(rows: Matrix<'_, Pair>, columns: &PairPanels<'_>) -> bool {
     let is_fused = Isa::current() != Isa::Scalar;
     let may_look = rows.rows() >= FEW_ROWS || columns.least.get().is_some();
     is_fused && may_look && {
-        let rows = match rows.has_row_slices() {
-            true => rows,
-            false => rows.transposed(),
-        };
+        let rows = slices(rows);
         let of_rows = run(LeastExponent((0..rows.rows()).map(|row| rows.row(row))));
         // Exponents are stored as 127 more. The last place of a number in bf16 is 2^-7 of the power of two, and the least normal number is 2^-126.
         of_rows + columns.least_exponent() >= 2 * 127 + 2 * 7 - 126
@@ -181,25 +178,48 @@ thread_local! {
 /// Computes a product without subnormal sums by plain multiply-adds, with rows that are copied as `f32`.
 fn multiply_wide(product: Product<'_, '_, f32, Pair, Pair>) {
     let rows = product.rows;
-    let (outer, transposed) = match rows.has_row_slices() {
-        true => (rows, false),
-        false => (rows.transposed(), true),
-    };
+    let slices = slices(rows);
     let mut wide = WIDE.take();
     wide.resize(rows.rows() * rows.cols(), [0.0; 2]);
-    let places = wide.chunks_mut(outer.cols().max(1));
-    for (row, to) in places.enumerate() {
-        for (to, pair) in to.iter_mut().zip(outer.row(row)) {
-            *to = pair.numbers();
+    run(Widen {
+        from: slices,
+        to: &mut wide,
+    });
+    let wide_slices = Matrix::new(&wide, slices.rows(), slices.cols());
+    run(product.with_rows(match rows.has_row_slices() {
+        true => wide_slices,
+        false => wide_slices.transposed(),
+    }));
+    WIDE.set(wide);
+}
+
+/// Rows whose numbers stand side by side: these, or their transpose.
+fn slices(rows: Matrix<'_, Pair>) -> Matrix<'_, Pair> {
+    match rows.has_row_slices() {
+        true => rows,
+        false => rows.transposed(),
+    }
+}
+
+/// Copies rows as `f32`.
+struct Widen<'a> {
+    from: Matrix<'a, Pair>,
+    to: &'a mut [[f32; 2]],
+}
+
+impl Kernel for Widen<'_> {
+    type Element = f32;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = f32>>(self) {
+        let rows = self.to.chunks_mut(self.from.cols().max(1));
+        for (row, to) in rows.enumerate() {
+            for (to, pair) in to.iter_mut().zip(self.from.row(row)) {
+                *to = pair.numbers();
+            }
         }
     }
-    let wide_rows = Matrix::new(&wide, outer.rows(), outer.cols());
-    let wide_rows = match transposed {
-        true => wide_rows.transposed(),
-        false => wide_rows,
-    };
-    run(product.with_rows(wide_rows));
-    WIDE.set(wide);
 }
 
 impl<E: Real> Kernel for Product<'_, '_, E, Pair, Pair> {
