@@ -5,7 +5,7 @@ use crate::kernel::bf16::nearest;
 use crate::kernel::testing::{
     Absolute, LENGTHS, assert_close, noise, on_every_isa, same_for_all_threads, wide,
 };
-use crate::simd::widened;
+use crate::simd::{Isa, widened};
 
 const FORMATS: [WeightFormat; 2] = [WeightFormat::Int8, WeightFormat::Bf16];
 
@@ -99,6 +99,29 @@ fn results_have_the_same_bits_on_every_instruction_set_and_for_any_rows_beside()
                 }
             }
         });
+    }
+}
+
+/// Products of about 2^-124, whose sums are subnormal in the beginning: in bf16 these become 0.
+#[test]
+fn results_of_small_numbers_have_the_same_bits_on_every_instruction_set() {
+    let (width, out, rows) = (70, 100, 9);
+    let small = |len: usize, seed: u64| -> Vec<f32> {
+        let numbers = noise::<f32>(len, seed).into_iter();
+        numbers.map(|x| x * 2_f32.powi(-62)).collect()
+    };
+    let (x, w) = (small(rows * width, 1), small(out * width, 2));
+    for format in FORMATS {
+        let (w, _) = quantize(Matrix::new(&w, out, width), format);
+        for rows in [1, rows] {
+            let x = Matrix::new(&x[..rows * width], rows, width);
+            let of_isa = |isa: Isa| isa.force(|| map(x, &w, None, 1));
+            let want = of_isa(Isa::Scalar);
+            assert!(want.iter().any(|y| *y != 0.0), "{format:?}");
+            for isa in Isa::available() {
+                assert_eq!(of_isa(isa), want, "{format:?}, {rows} rows on {isa}");
+            }
+        }
     }
 }
 
