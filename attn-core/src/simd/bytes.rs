@@ -216,7 +216,7 @@ mod avx2 {
     }
 
     /// # Safety
-    /// That of [`multiply`], on a machine with AVX-VNNI.
+    /// The machine must have AVX2 and AVX-VNNI. The lengths are those of [`multiply`].
     #[target_feature(enable = "avx2,avxvnni")]
     unsafe fn with_vnni<const R: usize, const C: usize>(of: Product<'_, R, C>) {
         // SAFETY: the caller's.
@@ -224,7 +224,7 @@ mod avx2 {
     }
 
     /// # Safety
-    /// That of [`multiply`].
+    /// The machine must have AVX2. The lengths are those of [`multiply`].
     #[target_feature(enable = "avx2")]
     unsafe fn without_vnni<const R: usize, const C: usize>(of: Product<'_, R, C>) {
         // SAFETY: the caller's.
@@ -259,7 +259,7 @@ mod avx2 {
     }
 
     /// # Safety
-    /// That of [`multiply`], on a machine with the instructions of `D`.
+    /// The machine must have the instructions of `D`. The lengths are those of [`multiply`].
     #[inline(always)]
     unsafe fn panels<D: Dot, const R: usize, const C: usize>(mut of: Product<'_, R, C>) {
         let depths = of.depths;
@@ -331,7 +331,7 @@ mod avx512 {
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) unsafe fn multiply<const R: usize, const C: usize>(of: Product<'_, R, C>) {
         let depths = of.depths;
-        // Those of the high bytes of a row, and of its low bytes.
+        // The sums of a row: those of its high bytes, and of its low bytes.
         let mut sums = [[[_mm512_setzero_si512(); C]; 2]; R];
         for k in 0..depths {
             let mut lines = [_mm512_setzero_si512(); C];
@@ -408,7 +408,7 @@ mod tests {
             for [high, low] in [[127, 127], [-127, -128]] {
                 let number = 256 * i64::from(high) + i64::from(low);
                 let initial = -128 * count * number;
-                // It has at most 24 bits and zeros, or is rounded.
+                // The sum is an exact integer, which is rounded once.
                 let want = (count * number * (255 - 128)) as f32;
                 for isa in Isa::available() {
                     isa.force(|| {

@@ -10,8 +10,8 @@
 //! reads 0 in place of such a number: [`Pair::new`] replaces it.
 //!
 //! All sums are multiples of the last place of the smallest product. If that place is a normal number, no sum is subnormal, and plain multiply-adds
-//! compute the same bits. The instruction of Intel's processors multiplies half as many numbers in a cycle as their multiply-adds of `f32`, so that it
-//! is left out there if the sums allow it.
+//! compute the same bits. On the processors of Intel that were measured, these are faster than the instruction, so that it is left out there if the sums
+//! allow it.
 
 use std::cell::{Cell, OnceCell};
 
@@ -104,7 +104,7 @@ fn multiply(product: Product<'_, '_, f32, Pair, Pair>, columns: &PairPanels<'_>)
     if Isa::current() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16") {
         return match dot::is_slow() && has_normal_sums(product.rows, columns) {
             true => multiply_wide(product),
-            // SAFETY: the line above has checked the machine.
+            // SAFETY: the condition above has checked the machine.
             false => unsafe { dot::multiply(product) },
         };
     }
@@ -240,7 +240,7 @@ impl<V: Vector> Factors<V> for Halves {
     type Column = Pair;
     type Lanes = V;
 
-    const ARE_TWO: bool = true;
+    const HAS_TWO_PRODUCTS: bool = true;
 
     #[inline(always)]
     fn splat<const P: usize>(pair: &Pair) -> V {
@@ -283,7 +283,7 @@ impl<V: Vector<Element = f32>> Factors<V> for WideRows {
     type Column = Pair;
     type Lanes = V;
 
-    const ARE_TWO: bool = true;
+    const HAS_TWO_PRODUCTS: bool = true;
 
     #[inline(always)]
     fn splat<const P: usize>(numbers: &[f32; 2]) -> V {
@@ -309,7 +309,7 @@ mod dot {
     use super::super::avx512::F32x16;
     use super::{Factors, Pair, Product};
 
-    /// Whether multiply-adds of `f32` multiply more numbers in a cycle: on the processors of Intel.
+    /// Whether multiply-adds of `f32` are faster: on the processors of Intel. Measured on Sapphire Rapids and Emerald Rapids.
     pub(super) fn is_slow() -> bool {
         static IS_SLOW: LazyLock<bool> = LazyLock::new(|| {
             let vendor = __cpuid(0);

@@ -117,12 +117,12 @@ pub(super) trait Factors<V: Vector> {
     type Lanes: Copy;
 
     /// Whether a depth adds two products to a sum, one after the other.
-    const ARE_TWO: bool = false;
+    const HAS_TWO_PRODUCTS: bool = false;
 
-    /// What a number of a row is in the product `P`, in every lane.
+    /// The factor of a row in its product `P`, in every lane.
     fn splat<const P: usize>(number: &Self::Row) -> Self::Lanes;
 
-    /// What some columns are in the product `P`, for each lane of `V`. Panics if there are fewer.
+    /// The factors of some columns in their product `P`, one for each lane of `V`. Panics if there are fewer.
     fn load<const P: usize>(from: &[Self::Column]) -> Self::Lanes;
 
     /// `sum + a b`
@@ -590,7 +590,7 @@ impl<A: Copy, B: Copy> Depths<A, B> {
             // SAFETY: the caller says that these columns are there, and that each row has a number here.
             unsafe {
                 add_products::<V, F, 0, R, N>(&mut sums, |row| place(rows, row), columns);
-                if F::ARE_TWO {
+                if F::HAS_TWO_PRODUCTS {
                     add_products::<V, F, 1, R, N>(&mut sums, |row| place(rows, row), columns);
                 }
             }

@@ -26,7 +26,7 @@ pub struct Bf16Matrix {
     cols: usize,
     /// `[panels, pairs of columns, rows of a panel]`
     lines: Vec<PairLine>,
-    /// That of all weights, on which the fastest way to multiply them depends.
+    /// The least exponent of all weights: the fastest way to multiply them depends on it.
     least_exponent: u32,
 }
 

@@ -376,6 +376,7 @@ impl<E: Real> Kernel for RoundRow<'_, E> {
                 low[count..].fill(0);
                 for ((x, high), low) in self.row.iter().zip(high).zip(low) {
                     let number = rounded(*x, inverse);
+                    // The high byte is rounded to the nearest, so that the low one is in -128..=127.
                     let upper = number.wrapping_add(128) >> 8;
                     *high = upper as i8;
                     *low = number.wrapping_sub(upper << 8) as i8;

@@ -86,8 +86,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// Sets the number type of the operands of matrix products, in steps and [evaluations](Self::evaluate). With [`Dtype::Bf16`], both operands of each product
     /// are rounded to bf16. Sums, biases, norms, softmax, the parameters and the lists of the optimizer stay in the type of the model. On a Zen 4, whose
-    /// AVX-512 BF16 has twice the rate of `f32`, a step takes about 0.6 of the time. On an Intel Xeon of 2023, whose instruction is slow and is left out, it took 1.1
-    /// times as long. A product whose sums are `f32` has the same bits on both, and on processors without the instruction.
+    /// AVX-512 BF16 has twice the rate of `f32`, a step takes about 0.6 of the time. On an Intel Xeon of 2023, whose instruction is slow and is left out, it took 1.1 to
+    /// 1.2 times as long. A product whose sums are `f32` has the same bits on both, and on processors without the instruction.
     ///
     /// Operands are rounded as they are read. So a `linear` layer rounds at these places:
     ///
