@@ -187,52 +187,57 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
 
     /// Writes the values of all elements, row by row. A vector is read before it is written.
     #[inline(always)]
-    pub fn write<V: Vector<Element = E>>(self, of: &impl Values<E, N, M>) {
-        match self.are_numbers(of) {
-            true => self.write_rows::<V, true>(of),
-            false => self.write_rows::<V, false>(of),
+    pub fn write<V: Vector<Element = E>, T: Values<E, N, M>>(self, of: &T) {
+        // A constant, so that the second loop is compiled only where there may be numbers.
+        if const { T::NUMBERS != 0 } && self.are_numbers(T::NUMBERS) {
+            self.write_rows::<V, T, true>(of);
+        } else {
+            self.write_rows::<V, T, false>(of);
         }
     }
 
+    /// Whether each of these operands, a bit for each, is a number.
     #[inline(always)]
-    const fn has_no_numbers<T: Values<E, N, M>>(_: &T) -> bool {
-        T::NUMBERS == 0
-    }
-
-    #[inline(always)]
-    fn are_numbers<T: Values<E, N, M>>(&self, _: &T) -> bool {
-        let mut are = T::NUMBERS != 0;
+    fn are_numbers(&self, which: u32) -> bool {
+        let mut are = true;
         for (index, from) in self.read.iter().enumerate() {
-            are &= T::NUMBERS >> index & 1 == 0 || from.is_number;
+            are &= which >> index & 1 == 0 || from.is_number;
         }
         are
     }
 
     #[inline(always)]
-    fn write_rows<V: Vector<Element = E>, const ARE_NUMBERS: bool>(
+    fn write_rows<V: Vector<Element = E>, T: Values<E, N, M>, const ARE_NUMBERS: bool>(
         mut self,
-        of: &impl Values<E, N, M>,
+        of: &T,
     ) {
         let mut constants = [Constant([E::ZERO; 16]); N];
         for _ in 0..self.rows {
-            self.write_row::<V, ARE_NUMBERS>(of, &mut constants);
-            for from in &mut self.read {
-                from.numbers = from.numbers.wrapping_add(from.step);
-            }
-            for to in &mut self.write {
-                to.numbers = to.numbers.wrapping_add(to.step);
-            }
+            self.write_row::<V, T, ARE_NUMBERS>(of, &mut constants);
+            self.next_row();
         }
     }
 
+    // What does not depend on the values is in functions of its own: a program has a loop for each of its expressions and instruction sets.
+
     #[inline(always)]
-    fn write_row<V: Vector<Element = E>, const ARE_NUMBERS: bool>(
+    fn next_row(&mut self) {
+        for from in &mut self.read {
+            from.numbers = from.numbers.wrapping_add(from.step);
+        }
+        for to in &mut self.write {
+            to.numbers = to.numbers.wrapping_add(to.step);
+        }
+    }
+
+    /// The operands of this row: each slice with the bits of the index that count, all of them, or none of a number; and the numbers. Those are
+    /// written to `constants`, too.
+    #[inline(always)]
+    fn operands<V: Vector<Element = E>>(
         &self,
-        of: &impl Values<E, N, M>,
         constants: &mut [Constant<E>; N],
-    ) {
+    ) -> ([(*const E, usize); N], [V; N]) {
         const { assert!(V::LANES <= size_of::<Constant<u8>>()) };
-        // Each slice with the bits of the index that count: all of them, or none of a number.
         let mut read = [(std::ptr::null(), 0); N];
         let mut numbers = [V::zero(); N];
         for (index, from) in self.read.iter().enumerate() {
@@ -245,6 +250,28 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
                 read[index] = (constants[index].0.as_ptr(), 0);
             }
         }
+        (read, numbers)
+    }
+
+    /// Adds the sums of this row to their numbers.
+    #[inline(always)]
+    fn add_sums<V: Vector<Element = E>>(&self, sums: [[V; M]; 2]) {
+        for (index, to) in self.write.iter().enumerate() {
+            if to.mode == Mode::Sum {
+                let sum = (sums[0][index] + sums[1][index]).reduce_sum();
+                // SAFETY: the slice has a number for each row.
+                unsafe { *to.numbers += sum };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn write_row<V: Vector<Element = E>, T: Values<E, N, M>, const ARE_NUMBERS: bool>(
+        &self,
+        of: &T,
+        constants: &mut [Constant<E>; N],
+    ) {
+        let (read, numbers) = self.operands(constants);
         let row = Row::<'_, E, N, M, V> {
             read,
             numbers,
@@ -253,7 +280,7 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
         // Two vectors at a time have two sums: an addition need not wait for the one before it.
         let mut sums = [[V::zero(); M]; 2];
         let two = 2 * V::LANES;
-        let whole = match ARE_NUMBERS || Self::has_no_numbers(of) {
+        let whole = match ARE_NUMBERS || T::NUMBERS == 0 {
             true => self.width - self.width % two,
             // This is seldom, and shorter code.
             false => 0,
@@ -277,20 +304,23 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
             let left = V::LANES.min(self.width - start);
             // SAFETY: as above.
             let values = unsafe { row.load::<_, ARE_NUMBERS>(of, start, left) };
-            let values = values.map(|value| V::select(V::first_lanes(left), value, V::zero()));
+            let values = first_lanes(values, left);
             let [sum, _] = &mut sums;
             // SAFETY: as above.
             unsafe { row.store([start], [values], std::array::from_mut(sum), left) };
             start += left;
         }
-        for (index, to) in self.write.iter().enumerate() {
-            if to.mode == Mode::Sum {
-                let sum = (sums[0][index] + sums[1][index]).reduce_sum();
-                // SAFETY: the slice has a number for each row.
-                unsafe { *to.numbers += sum };
-            }
-        }
+        self.add_sums(sums);
     }
+}
+
+/// The values of so many elements, and zeros.
+#[inline(always)]
+fn first_lanes<V: Vector, const M: usize>(mut values: [V; M], count: usize) -> [V; M] {
+    for value in &mut values {
+        *value = V::select(V::first_lanes(count), *value, V::zero());
+    }
+    values
 }
 
 /// A row of slices.
@@ -382,7 +412,7 @@ mod tests {
 
         #[inline(always)]
         fn run<V: Vector<Element = f32>>(self) {
-            self.0.write::<V>(&Both::<NUMBERS>);
+            self.0.write::<V, _>(&Both::<NUMBERS>);
         }
     }
 

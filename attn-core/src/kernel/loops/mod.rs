@@ -432,7 +432,15 @@ pub(super) fn some<E: Kernels, const N: usize, const M: usize>(
     to: &mut [Write<'_, E>; M],
 ) {
     let len = to.first().map_or(0, |to| to.as_slice().len());
-    of.part(first, &x.each_ref().map(|x| x.some(first, len)), to);
+    of.part(first, &each(x, &|x| x.some(first, len)), to);
+}
+
+/// Each operand, changed. What is done to it is no type parameter: `map` of arrays is compiled once, and not for each loop.
+fn each<'a, E: Copy, const N: usize>(
+    x: &[Read<'a, E>; N],
+    change: &dyn Fn(&Read<'a, E>) -> Read<'a, E>,
+) -> [Read<'a, E>; N] {
+    x.each_ref().map(change)
 }
 
 /// The same of a loop that reads `rows`, and is perhaps written over them.
@@ -447,14 +455,14 @@ pub(super) fn some_behind<E: Kernels, const N: usize>(
     rows: &mut [E],
     to: Write<'_, E>,
 ) {
-    let x = x.map(|x| x.some(first, rows.len()));
+    let x = each(&x, &|x| x.some(first, rows.len()));
     if to.is_over_rows() {
-        let x = x.map(|x| x.with_rows(Operand::InPlace));
+        let x = each(&x, &|x| x.with_rows(Operand::InPlace));
         let rows = Place::Numbers(rows);
         of.part(first, &x, &mut [Write { to: rows, ..to }]);
     } else {
         let rows = Operand::Numbers(rows);
-        of.part(first, &x.map(|x| x.with_rows(rows)), &mut [to]);
+        of.part(first, &each(&x, &|x| x.with_rows(rows)), &mut [to]);
     }
 }
 

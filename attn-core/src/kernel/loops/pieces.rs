@@ -23,18 +23,32 @@ pub fn part<E: Pooled, const N: usize, const M: usize>(
     x: &[Read<'_, E>; N],
     to: &mut [Write<'_, E>; M],
 ) {
+    some_rows(&|zipped| run(Values { of, zipped }), first, x, to);
+}
+
+/// Writes the values of a loop for all elements of some rows. It is no type parameter: what cuts a pass into rows is compiled once, and not for each
+/// loop.
+type WriteValues<'of, E, const N: usize, const M: usize> = dyn Fn(Zipped<'_, E, N, M>) + 'of;
+
+/// [`part`], of a loop whose values `write` writes.
+#[track_caller]
+fn some_rows<E: Pooled, const N: usize, const M: usize>(
+    write: &WriteValues<'_, E, N, M>,
+    first: usize,
+    x: &[Read<'_, E>; N],
+    to: &mut [Write<'_, E>; M],
+) {
     let is_plain = x.iter().all(Read::is_plain) && to.iter().all(Write::is_plain);
     match is_plain {
-        true => values(of, from_fn(|index| x[index].source()), to),
-        false => pieces(of, first, x, to),
+        true => one_row(write, from_fn(|index| x[index].source()), to),
+        false => pieces(write, first, x, to),
     }
 }
 
 /// The same in pieces of rows, whose operands are read where they stand, or copied to the nearest cache without what is dropped.
-#[inline(always)]
 #[track_caller]
 fn pieces<E: Pooled, const N: usize, const M: usize>(
-    of: &(impl Loop<N, M> + ?Sized),
+    write: &WriteValues<'_, E, N, M>,
     first: usize,
     x: &[Read<'_, E>; N],
     to: &mut [Write<'_, E>; M],
@@ -78,10 +92,7 @@ fn pieces<E: Pooled, const N: usize, const M: usize>(
                 }
             };
         }
-        run(Values {
-            of,
-            zipped: Zipped::new(piece, read, &mut written),
-        });
+        write(Zipped::new(piece, read, &mut written));
         for (to, dropout) in written.into_iter().zip(dropouts) {
             if let Target::Elements { numbers, .. } = to {
                 dropout.drop_from(first + start, numbers);
@@ -165,19 +176,17 @@ fn next<'a, E>(numbers: &mut &'a [E], len: usize) -> &'a [E] {
     some
 }
 
-#[inline(always)]
-fn values<E: Real, const N: usize, const M: usize>(
-    of: &(impl Loop<N, M> + ?Sized),
+/// The same of all elements at once.
+#[track_caller]
+fn one_row<E: Real, const N: usize, const M: usize>(
+    write: &WriteValues<'_, E, N, M>,
     x: [Source<'_, E>; N],
     to: &mut [Write<'_, E>; M],
 ) {
     let len = to.first().map_or(0, Write::len);
     assert_results(to, len);
     let mut to = to.each_mut().map(|to| to.next_rows([1, len]));
-    run(Values {
-        of,
-        zipped: Zipped::new([1, len], x, &mut to),
-    });
+    write(Zipped::new([1, len], x, &mut to));
 }
 
 struct Values<'a, L: ?Sized, E, const N: usize, const M: usize> {
@@ -193,7 +202,7 @@ impl<E: Real, const N: usize, const M: usize, L: Loop<N, M> + ?Sized> Kernel
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        self.zipped.write::<V>(&Body(self.of));
+        self.zipped.write::<V, _>(&Body(self.of));
     }
 }
 
