@@ -218,8 +218,7 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
         }
     }
 
-    // What does not depend on the values is in functions of its own: a program has a loop for each of its expressions and instruction sets.
-
+    /// Goes to the next row. This and the two functions below do not depend on `T`, so that rustc has one of each for all expressions.
     #[inline(always)]
     fn next_row(&mut self) {
         for from in &mut self.read {
@@ -230,8 +229,8 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
         }
     }
 
-    /// The operands of this row: each slice with the bits of the index that count, all of them, or none of a number; and the numbers. Those are
-    /// written to `constants`, too.
+    /// The operands of this row. The first list has where each is read, and a mask of its index: all bits of a slice, none of a number, which is
+    /// read from `constants`. The second list has the numbers.
     #[inline(always)]
     fn operands<V: Vector<Element = E>>(
         &self,
@@ -314,7 +313,7 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
     }
 }
 
-/// The values of so many elements, and zeros.
+/// The values with zeros in the lanes from `count` on.
 #[inline(always)]
 fn first_lanes<V: Vector, const M: usize>(mut values: [V; M], count: usize) -> [V; M] {
     for value in &mut values {

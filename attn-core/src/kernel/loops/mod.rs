@@ -435,7 +435,7 @@ pub(super) fn some<E: Kernels, const N: usize, const M: usize>(
     of.part(first, &each(x, &|x| x.some(first, len)), to);
 }
 
-/// Each operand, changed. What is done to it is no type parameter: `map` of arrays is compiled once, and not for each loop.
+/// Each operand, changed. `change` is no type parameter, so that `map` of arrays is compiled once, and not for each loop.
 fn each<'a, E: Copy, const N: usize>(
     x: &[Read<'a, E>; N],
     change: &dyn Fn(&Read<'a, E>) -> Read<'a, E>,

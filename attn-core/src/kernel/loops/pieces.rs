@@ -23,16 +23,16 @@ pub fn part<E: Pooled, const N: usize, const M: usize>(
     x: &[Read<'_, E>; N],
     to: &mut [Write<'_, E>; M],
 ) {
-    some_rows(&|zipped| run(Values { of, zipped }), first, x, to);
+    write_part(&|zipped| run(Values { of, zipped }), first, x, to);
 }
 
-/// Writes the values of a loop for all elements of some rows. It is no type parameter: what cuts a pass into rows is compiled once, and not for each
-/// loop.
+/// Writes the values of a loop for all elements of some rows. A trait object and no type parameter, so that the code that cuts a pass into
+/// rows is compiled once, and not for each loop.
 type WriteValues<'of, E, const N: usize, const M: usize> = dyn Fn(Zipped<'_, E, N, M>) + 'of;
 
-/// [`part`], of a loop whose values `write` writes.
+/// [`part`] of the loop whose values `write` writes.
 #[track_caller]
-fn some_rows<E: Pooled, const N: usize, const M: usize>(
+fn write_part<E: Pooled, const N: usize, const M: usize>(
     write: &WriteValues<'_, E, N, M>,
     first: usize,
     x: &[Read<'_, E>; N],
