@@ -53,7 +53,6 @@ pub mod softmax;
 pub mod strips;
 #[cfg(test)]
 mod testing;
-mod transpose;
 pub mod windows;
 
 pub use crate::simd::{Matrix, MatrixMut, Real};

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::panel::Panel;
 use super::parallel::{for_each, rows_per_task};
-use super::transpose::transpose;
+use crate::simd::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, product};
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::fold::add_column_sums;
 use super::panel::Panel;
 use super::parallel::{FEW, FEW_MULTIPLICATIONS, for_each, threads};
-use super::transpose::transpose;
+use crate::simd::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{
     Initial, Panels, TILE_ROWS, WriteMode, multiply_panels, panel_columns, tile_columns,
@@ -24,7 +24,7 @@ const DEPTHS: usize = 512;
 /// The least rows of a part, unless there are fewer: all parts of the same columns pack these.
 const LEAST_ROWS: usize = 48;
 /// The tiles whose rows are summed at a time: with all depths of a block, a part of a second-level cache.
-pub(super) const SUMMED_TILES: usize = 8;
+const SUMMED_TILES: usize = 8;
 /// The most bytes between rows that are read where they stand. Of rows that are further apart, each depth is in a page of its own, and copying
 /// them first is faster.
 const NEAR: usize = 4096;
@@ -49,6 +49,8 @@ pub(super) struct Sharing {
     pub panels_of_a_thread: usize,
     /// The columns of a part are a multiple of these, but for the last ones.
     pub unit: usize,
+    /// The rows of a part are a multiple of these, but for the last ones.
+    pub row_unit: usize,
     /// Reading a number of the right side takes as long as multiplying it with so many rows.
     pub rows_per_read: usize,
 }
@@ -59,6 +61,7 @@ impl Sharing {
         Self {
             panels_of_a_thread: 4,
             unit: vector_columns::<E>(),
+            row_unit: TILE_ROWS,
             rows_per_read: 1,
         }
     }
@@ -193,7 +196,7 @@ pub(super) fn parts<'a, E: Pooled>(
     let most = (STRIP / panel).max(1);
     let strips_of = panels.div_ceil(most).next_multiple_of(by_columns);
     let strips = strips(to, all, sharing.unit, strips_of.min(panels).max(1));
-    let height = count.div_ceil(by_rows).next_multiple_of(TILE_ROWS).max(1);
+    let height = count.div_ceil(by_rows).next_multiple_of(sharing.row_unit).max(1);
     let parts = strips.into_iter().flat_map(|(columns, to)| {
         // The parts of the first columns compute the sums.
         let mut sums = mem::take(&mut sums).chunks_mut(height);

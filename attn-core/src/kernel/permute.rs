@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::compiled::compiled;
 use super::parallel::{SMALL, for_each, rectangles};
-use super::transpose::transpose_here;
+use crate::simd::transpose_here;
 use super::{Matrix, MatrixMut, Real};
 use crate::simd::{Kernel, Vector, WriteMode, run, slice};
 

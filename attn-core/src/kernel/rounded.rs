@@ -13,11 +13,11 @@
 use std::{mem, ops::Range};
 
 use super::packed::{
-    Columns as _, Part, Pieces, STRIP, SUMMED_TILES, Sharing, Sums, Transposed, parts, row_chunks,
+    Columns as _, Part, Pieces, STRIP, Sharing, Sums, Transposed, parts, row_chunks,
 };
 use super::parallel::for_each;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::{Initial, Pair, PairPanels, Panels, TILE_ROWS, panel_columns};
+use crate::simd::{Initial, Pair, PairPanels, Panels, pair_tile_rows, panel_columns};
 
 /// The numbers that the products of a pass multiply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,8 +35,10 @@ pub enum Dtype {
 const DEPTHS: usize = 768;
 /// The depths that are copied at a time, before they are rounded: a part of a first-level cache.
 const COPIED: usize = 64;
-/// The rows that are packed at a time: with all depths of a block, a part of a second-level cache.
-const ROWS: usize = SUMMED_TILES * TILE_ROWS;
+/// The depths of a block are a multiple of these, which tiles of the processor multiply at a time.
+const GROUP: usize = 32;
+/// The rows that are packed at a time, but for those that fill the last tile: with all depths of a block, a part of a second-level cache.
+const ROWS: usize = 48;
 
 /// The right side of a product, wherever its numbers are.
 pub(super) trait PairColumns<E>: Sync {
@@ -92,7 +94,10 @@ pub(super) fn multiply_rounded<'a, E: Pooled, C: PairColumns<E>>(
     let panel = panel_columns::<E>() * pairs * size_of::<Pair>();
     let extents = [rows.rows(), rows.cols()];
     let cols = to.iter().map(MatrixMut::cols).sum::<usize>();
-    let mut sharing = C::SHARING;
+    let mut sharing = Sharing {
+        row_unit: pair_tile_rows(),
+        ..C::SHARING
+    };
     // Each thread rounds the rows and the columns that it multiplies. If its cache has room for all columns, and there are fewer columns than rows, threads divide
     // the rows, so that each row is rounded once.
     let is_strip = cols.div_ceil(panel_columns::<E>()) * panel <= STRIP;
@@ -105,10 +110,10 @@ pub(super) fn multiply_rounded<'a, E: Pooled, C: PairColumns<E>>(
     });
 }
 
-/// The depths of a block, an even number: about the same for all blocks, and 2 where there is no depth at all.
+/// The depths of a block, a multiple of [`GROUP`]: about the same for all blocks.
 fn block_of(depth: usize) -> usize {
     let blocks = depth.div_ceil(DEPTHS).max(1);
-    depth.div_ceil(blocks).next_multiple_of(2).max(2)
+    depth.div_ceil(blocks).max(1).next_multiple_of(GROUP)
 }
 
 fn multiply<E: Pooled>(
@@ -124,7 +129,8 @@ fn multiply<E: Pooled>(
     let block = block_of(depth);
     let most = block.min(depth).div_ceil(2);
     let panels = part.columns.len().div_ceil(width);
-    let mut left = Buffer::<f32>::uninit(ROWS.min(rows.rows()) * most);
+    let some = ROWS.next_multiple_of(pair_tile_rows());
+    let mut left = Buffer::<f32>::uninit(some.min(rows.rows()) * most);
     let mut right = None;
     let mut sums = Sums::new(mem::take(&mut part.sums), initial);
     let mut of_block = initial;
@@ -143,8 +149,8 @@ fn multiply<E: Pooled>(
         };
         let rows = rows.some_cols(depths);
         let to = part.to.iter_mut().map(MatrixMut::reborrow).collect();
-        for (chunk, mut to) in row_chunks(to, rows.rows(), ROWS) {
-            let next = chunk.end..rows.rows().min(chunk.end + ROWS);
+        for (chunk, mut to) in row_chunks(to, rows.rows(), some) {
+            let next = chunk.end..rows.rows().min(chunk.end + some);
             let next = (!next.is_empty()).then(|| rows.some_rows(next));
             let rows = rows.some_rows(chunk.clone());
             let left = Pair::in_memory_of(&mut left[..chunk.len() * pairs]);
@@ -213,20 +219,38 @@ mod tests {
         Pair::new(x, 0.0).numbers()[0]
     }
 
-    /// Sums of exact products of rounded numbers, each rounded once, in the order of the instruction.
-    fn reference(initial: Option<f32>, a: &[f32], b: &[f32]) -> f32 {
+    /// `sum + bf16(a) bf16(b)`, rounded once.
+    fn step(sum: f32, (a, b): (&f32, &f32)) -> f32 {
+        (f64::from(bf16(*a)) * f64::from(bf16(*b)) + f64::from(sum)) as f32
+    }
+
+    /// The sum of a block of depths, in the order of the instruction for pairs.
+    fn sum_of_pairs(a: &[f32], b: &[f32]) -> f32 {
+        let pairs = a.chunks(2).zip(b.chunks(2));
+        pairs.fold(0.0, |sum, (a, b)| a.iter().zip(b).rev().fold(sum, step))
+    }
+
+    /// The same in the order of tiles.
+    fn sum_of_tiles(a: &[f32], b: &[f32]) -> f32 {
+        let groups = a.chunks(32).zip(b.chunks(32));
+        groups.fold(0.0, |sum, (a, b)| {
+            let half = |first: usize| a.iter().zip(b).skip(first).step_by(2).fold(0.0, step);
+            sum + (half(0) + half(1))
+        })
+    }
+
+    /// The sums of all blocks of depths.
+    fn reference(isa: Isa, initial: Option<f32>, a: &[f32], b: &[f32]) -> f32 {
         let depth = a.len();
         let blocks = depth.div_ceil(768).max(1);
-        let block = depth.div_ceil(blocks).next_multiple_of(2).max(2);
+        let block = depth.div_ceil(blocks).max(1).next_multiple_of(32);
+        let of_block = match isa {
+            Isa::Amx => sum_of_tiles,
+            _ => sum_of_pairs,
+        };
         let mut total = initial;
         for (a, b) in a.chunks(block).zip(b.chunks(block)) {
-            let mut sum = 0.0_f32;
-            for (a, b) in a.chunks(2).zip(b.chunks(2)) {
-                for (a, b) in a.iter().zip(b).rev() {
-                    let product = f64::from(bf16(*a)) * f64::from(bf16(*b));
-                    sum = (product + f64::from(sum)) as f32;
-                }
-            }
+            let sum = of_block(a, b);
             total = Some(total.map_or(sum, |total| total + sum));
         }
         total.unwrap_or(0.0)
@@ -255,7 +279,7 @@ mod tests {
                         let want: Vec<f32> = (0..m * n)
                             .map(|at| {
                                 let (i, j) = (at / n, at % n);
-                                reference(start(j), &a[i * k..][..k], &b_t[j * k..][..k])
+                                reference(isa, start(j), &a[i * k..][..k], &b_t[j * k..][..k])
                             })
                             .collect();
                         let mut sums = vec![0.5; m];

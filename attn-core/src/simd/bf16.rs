@@ -72,17 +72,14 @@ impl Pair {
 
     /// The pairs that were written to [`in_matrix_of`](Self::in_matrix_of) the same memory.
     pub fn of_matrix(numbers: Matrix<'_, f32>) -> Matrix<'_, Self> {
-        let all = numbers.numbers();
         // SAFETY: as above.
-        let pairs = unsafe { std::slice::from_raw_parts(all.as_ptr().cast(), all.len()) };
-        let (row_stride, col_stride) = numbers.strides();
-        Matrix::strided(
-            pairs,
-            numbers.rows(),
-            numbers.cols(),
-            row_stride,
-            col_stride,
-        )
+        unsafe { numbers.cast() }
+    }
+
+    /// A matrix of numbers in the memory of pairs, for copies of their bits.
+    pub(super) fn as_numbers(pairs: Matrix<'_, Self>) -> Matrix<'_, f32> {
+        // SAFETY: as above.
+        unsafe { pairs.cast() }
     }
 }
 
@@ -406,7 +403,7 @@ pub fn pair_rounded_columns(rows: Matrix<'_, u16>, to: MatrixMut<'_, Pair>) {
 /// Rounds `f32`, with the instruction if the machine has it.
 fn round<T: Rounding<f32> + Kernel<Element = f32, Output = ()>>(rounding: T) {
     #[cfg(target_arch = "x86_64")]
-    if Isa::current() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16") {
+    if Isa::current().has_avx512() && is_x86_feature_detected!("avx512bf16") {
         // SAFETY: the line above has checked the machine.
         return unsafe { instruction::round(rounding) };
     }

@@ -9,13 +9,16 @@
 //! sums of 32 bits. It multiplies the high and the low bytes on their own. AVX2 multiplies 16 numbers of 16 bits, and adds two products, with AVX-VNNI to
 //! their sum. Other instruction sets run a plain loop, which the compiler vectorises.
 
-use super::{Kernel, Vector, run};
+use super::{Isa, Kernel, Vector, run};
 
 /// The columns of a [`ByteLine`].
 pub const BYTE_COLUMNS: usize = 16;
 
 /// The depths of a [`ByteLine`].
 pub const BYTE_DEPTHS: usize = 4;
+
+/// The rows that [`multiply_bytes`] multiplies fastest where there are tiles for that: each has a row for its high bytes, and one for the low ones.
+pub const BYTE_TILE_ROWS: usize = 16;
 
 /// The most depths: the sums of so many bytes of a row, and their products, fit into 32 bits. A product is at most 128 times 255.
 pub const MOST_BYTE_DEPTHS: usize = 1 << 16;
@@ -43,11 +46,17 @@ impl RowForm {
     #[inline]
     pub fn current() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if super::Isa::current() == super::Isa::Avx512 && is_x86_feature_detected!("avx512vnni") {
+        if Isa::current().has_avx512() && is_x86_feature_detected!("avx512vnni") {
             return Self::Apart;
         }
         Self::Whole
     }
+}
+
+/// Whether [`multiply_bytes`] is much faster with [`BYTE_TILE_ROWS`].
+#[inline]
+pub fn has_byte_tiles() -> bool {
+    Isa::current() == Isa::Amx
 }
 
 /// Rows of numbers of 16 bits, each with a scale.
@@ -108,13 +117,18 @@ pub fn multiply_bytes<const R: usize, const C: usize>(
     };
     match rows.form {
         #[cfg(target_arch = "x86_64")]
+        RowForm::Apart if R == BYTE_TILE_ROWS && has_byte_tiles() => {
+            // SAFETY: the line above has checked the machine, the assertion the lengths.
+            unsafe { super::amx::multiply_bytes(product) }
+        }
+        #[cfg(target_arch = "x86_64")]
         RowForm::Apart if is_x86_feature_detected!("avx512vnni") => {
             // SAFETY: the line above has checked the machine, the assertion the lengths.
             unsafe { avx512::multiply(product) }
         }
         RowForm::Apart => panic!("only AVX-512 VNNI multiplies bytes that stand apart"),
         #[cfg(target_arch = "x86_64")]
-        RowForm::Whole if super::Isa::current() != super::Isa::Scalar => {
+        RowForm::Whole if Isa::current() != Isa::Scalar => {
             // SAFETY: a machine with vectors has AVX2. The assertion has checked the lengths.
             unsafe { avx2::multiply(product) }
         }
@@ -122,12 +136,12 @@ pub fn multiply_bytes<const R: usize, const C: usize>(
     }
 }
 
-struct Product<'a, const R: usize, const C: usize> {
-    depths: usize,
+pub(super) struct Product<'a, const R: usize, const C: usize> {
+    pub(super) depths: usize,
     /// `[R, 2 depths]`
-    bytes: &'a [RowBytes],
+    pub(super) bytes: &'a [RowBytes],
     /// `[C, depths]`
-    lines: &'a [ByteLine],
+    pub(super) lines: &'a [ByteLine],
     initial: &'a [f64; R],
     row_scales: &'a [f32; R],
     column_scales: &'a [[f32; BYTE_COLUMNS]; C],
@@ -329,7 +343,7 @@ mod avx512 {
     /// # Safety
     /// The machine must have AVX-512 VNNI. There must be `2 R depths` bytes of rows and `C depths` lines.
     #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) unsafe fn multiply<const R: usize, const C: usize>(of: Product<'_, R, C>) {
+    pub(super) unsafe fn multiply<const R: usize, const C: usize>(mut of: Product<'_, R, C>) {
         let depths = of.depths;
         // The sums of a row: those of its high bytes, and of its low bytes.
         let mut sums = [[[_mm512_setzero_si512(); C]; 2]; R];
@@ -348,16 +362,25 @@ mod avx512 {
                 }
             }
         }
-        for (r, to) in of.to.iter_mut().enumerate() {
-            let scale = _mm512_set1_ps(of.row_scales[r]);
-            for (c, to) in to.iter_mut().enumerate() {
-                let sum = rounded(sums[r][0][c], sums[r][1][c], of.initial[r]);
-                // SAFETY: 16 numbers have the size of the register.
-                let scales = unsafe { _mm512_loadu_ps(of.column_scales[c].as_ptr()) };
-                let product = _mm512_mul_ps(sum, _mm512_mul_ps(scale, scales));
-                // SAFETY: as above.
-                unsafe { _mm512_storeu_ps(to.as_mut_ptr(), product) };
+        for (r, sums) in sums.iter().enumerate() {
+            for (c, (high, low)) in sums[0].iter().zip(&sums[1]).enumerate() {
+                of.write_sums(r, c, [*high, *low]);
             }
+        }
+    }
+
+    impl<const R: usize, const C: usize> Product<'_, R, C> {
+        /// Writes the products of a row with a panel: the sums of its high bytes, and of its low ones.
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        pub(in super::super) fn write_sums(&mut self, r: usize, c: usize, [high, low]: [__m512i; 2]) {
+            let scale = _mm512_set1_ps(self.row_scales[r]);
+            let sum = rounded(high, low, self.initial[r]);
+            // SAFETY: 16 numbers have the size of the register.
+            let scales = unsafe { _mm512_loadu_ps(self.column_scales[c].as_ptr()) };
+            let product = _mm512_mul_ps(sum, _mm512_mul_ps(scale, scales));
+            // SAFETY: as above.
+            unsafe { _mm512_storeu_ps(self.to[r][c].as_mut_ptr(), product) };
         }
     }
 
@@ -384,7 +407,6 @@ mod avx512 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::Isa;
 
     /// A row of so many equal numbers, `256 high + low`.
     fn row_of([high, low]: [i8; 2], depths: usize) -> Vec<RowBytes> {

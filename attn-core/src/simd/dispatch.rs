@@ -66,7 +66,7 @@ macro_rules! real {
                     Isa::Avx2 => unsafe { run_avx2::<avx2::$avx2, K>(kernel) },
                     // SAFETY: as above.
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => unsafe { run_avx512::<avx512::$avx512, K>(kernel) },
+                    Isa::Avx512 | Isa::Amx => unsafe { run_avx512::<avx512::$avx512, K>(kernel) },
                     // SAFETY: as above.
                     #[cfg(target_arch = "aarch64")]
                     Isa::Neon => unsafe { run_neon::<neon::$neon, K>(kernel) },

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// An instruction set.
 ///
 /// A process uses the widest one of its machine, or the one that the environment variable `ATTN_SIMD` names: `scalar`,
-/// `avx2`, `avx512` or `neon`.
+/// `avx2`, `avx512`, `amx` or `neon`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Isa {
     /// Plain Rust, eight `f32` or four `f64` at a time, with whatever the compilation target has anyway.
@@ -17,13 +17,21 @@ pub enum Isa {
     Avx2,
     /// AVX-512 F, BW, DQ and VL: sixteen `f32` or eight `f64`.
     Avx512,
+    /// AVX-512, and AMX with INT8 and BF16 for products of numbers that are rounded to bf16 and of bytes.
+    Amx,
     /// NEON: four `f32` or two `f64`.
     Neon,
 }
 
 impl Isa {
     /// All instruction sets. Of two that a machine has, the wider one comes later.
-    pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Neon];
+    pub const ALL: [Self; 5] = [
+        Self::Scalar,
+        Self::Avx2,
+        Self::Avx512,
+        Self::Amx,
+        Self::Neon,
+    ];
 
     /// The instruction sets of this machine.
     pub fn available() -> impl Iterator<Item = Self> {
@@ -45,6 +53,8 @@ impl Isa {
                     && is_x86_feature_detected!("avx512vl")
                     && Self::Avx2.is_available()
             }
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => Self::Avx512.is_available() && super::amx::is_available(),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[allow(
@@ -53,6 +63,12 @@ impl Isa {
             )]
             _ => false,
         }
+    }
+
+    /// Whether its vectors are those of AVX-512.
+    #[inline]
+    pub fn has_avx512(self) -> bool {
+        matches!(self, Self::Avx512 | Self::Amx)
     }
 
     /// The one in use. Read from the machine and `ATTN_SIMD` once per process.
@@ -129,6 +145,7 @@ impl Display for Isa {
             Self::Scalar => "scalar",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Amx => "amx",
             Self::Neon => "neon",
         })
     }
@@ -141,6 +158,6 @@ impl FromStr for Isa {
         Self::ALL
             .into_iter()
             .find(|isa| isa.to_string() == name)
-            .ok_or_else(|| format!("expected `scalar`, `avx2`, `avx512` or `neon`, found `{name}`"))
+            .ok_or_else(|| format!("expected `scalar`, `avx2`, `avx512`, `amx` or `neon`, found `{name}`"))
     }
 }

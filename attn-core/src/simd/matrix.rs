@@ -101,6 +101,22 @@ impl<'a, E> Matrix<'a, E> {
         self.data.as_ptr()
     }
 
+    /// The same memory as numbers of another type of the same size.
+    ///
+    /// # Safety
+    /// Both types allow all bits, and the alignment of `F` is at most that of `E`.
+    pub(super) unsafe fn cast<F>(self) -> Matrix<'a, F> {
+        const { assert!(size_of::<E>() == size_of::<F>()) }
+        Matrix {
+            // SAFETY: the caller's.
+            data: unsafe { std::slice::from_raw_parts(self.data.as_ptr().cast(), self.data.len()) },
+            rows: self.rows,
+            cols: self.cols,
+            row_stride: self.row_stride,
+            col_stride: self.col_stride,
+        }
+    }
+
     /// The numbers from the first one on, with those between the rows.
     pub(super) fn numbers(&self) -> &'a [E] {
         self.data

@@ -39,7 +39,7 @@
 //! - Two instruction sets may differ in the last bits: a reduction has as many partial sums as there are lanes, and the scalar
 //!   form rounds a multiply-add twice, because a fused one is a library call on a machine without the instruction.
 //!
-//! `ATTN_SIMD=scalar|avx2|avx512|neon` forces one (see [`Isa`]); [`Isa::run`] takes one for a single call.
+//! `ATTN_SIMD=scalar|avx2|avx512|amx|neon` forces one (see [`Isa`]); [`Isa::run`] takes one for a single call.
 
 // Plain comments from here on: the structure of this folder.
 //
@@ -69,9 +69,12 @@ mod scalar;
 mod square;
 mod tables;
 mod tiles;
+mod transpose;
 mod vector;
 mod zipped;
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -90,8 +93,8 @@ pub use bf16::{
     Bf16Rows, Pair, PairLine, halves, halves_mut, pair_rounded_columns, pair_rounded_rows, widened,
 };
 pub use bytes::{
-    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, MOST_BYTE_DEPTHS, RowBytes, RowForm,
-    multiply_bytes,
+    BYTE_COLUMNS, BYTE_DEPTHS, BYTE_TILE_ROWS, ByteLine, BytePanels, ByteRows, MOST_BYTE_DEPTHS,
+    RowBytes, RowForm, has_byte_tiles, multiply_bytes,
 };
 pub use dispatch::run;
 pub(crate) use few_rows::add_lanes;
@@ -99,11 +102,12 @@ pub use few_rows::dots_of_rows;
 pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;
-pub use pairs::{PairPanels, PairSums, least_exponent};
+pub use pairs::{PairPanels, PairSums, least_exponent, pair_tile_rows};
 pub use panels::{Panels, panel_columns, vector_columns};
 pub(crate) use prefetch::{prefetch, prefetch_rows};
 pub use product::{Threads, WriteMode, product};
-pub use square::{MAX_LANES, Square, load_square, store_square, transpose_square};
+pub use square::{MAX_LANES, Square, transpose_square};
 pub use tiles::{Initial, TILE_ROWS, multiply_panels, tile_columns};
+pub(crate) use transpose::{transpose, transpose_here};
 pub use vector::{Gemm, Kernel, Mask, Real, Vector, splat};
 pub use zipped::{Source, Target, Values, Zipped};

@@ -15,7 +15,9 @@
 
 use std::cell::{Cell, OnceCell};
 
-use super::tiles::{Factors, Product};
+#[cfg(target_arch = "x86_64")]
+use super::amx;
+use super::tiles::{Factors, Product, TILE_ROWS};
 use super::{Bf16Rows, Initial, Isa, Kernel, Matrix, MatrixMut, Pair, Panels, Real, Vector, run};
 
 /// Columns of pairs that several products multiply.
@@ -52,6 +54,15 @@ impl<'a> PairPanels<'a> {
             run(LeastExponent(slices))
         })
     }
+}
+
+/// The rows that [`PairSums::multiply_pairs`] multiplies at a time, if there are so many.
+pub fn pair_tile_rows() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if Isa::current() == Isa::Amx {
+        return amx::BLOCK;
+    }
+    TILE_ROWS
 }
 
 /// The sums of products of pairs.
@@ -98,8 +109,13 @@ impl PairSums for f64 {
     }
 }
 
-/// The product of `f32`, in the fastest of three ways.
+/// The product of `f32`, in the fastest of four ways.
 fn multiply(product: Product<'_, '_, f32, Pair, Pair>, columns: &PairPanels<'_>) {
+    #[cfg(target_arch = "x86_64")]
+    if Isa::current() == Isa::Amx {
+        // SAFETY: the line above has checked the machine.
+        return unsafe { amx::multiply_pairs(product) };
+    }
     #[cfg(target_arch = "x86_64")]
     if Isa::current() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16") {
         return match dot::is_slow() && has_normal_sums(product.rows, columns) {
@@ -366,20 +382,36 @@ mod tests {
         f32::from_bits(bits() & 0x807f_ffff | exponent << 23)
     }
 
-    /// The steps of the instruction, with a product and a sum that are exact in `f64` before the one rounding.
+    /// `sum + a b`, which is exact in `f64` before the one rounding.
+    fn step(sum: f32, a: f32, b: f32) -> f32 {
+        flushed((f64::from(a) * f64::from(b) + f64::from(sum)) as f32)
+    }
+
+    /// The steps of the instruction.
     fn reference(a: &[Pair], b: &[Pair]) -> f32 {
-        let step = |sum: f32, a: f32, b: f32| {
-            flushed((f64::from(a) * f64::from(b) + f64::from(sum)) as f32)
-        };
         a.iter().zip(b).fold(0.0, |sum, (a, b)| {
             let [a, b] = [a.numbers(), b.numbers()];
             step(step(sum, a[1], b[1]), a[0], b[0])
         })
     }
 
+    /// The steps of tiles: a sum of the first numbers of 16 pairs, and one of their second ones. Behind the last pair there are zeros.
+    fn reference_of_tiles(a: &[Pair], b: &[Pair]) -> f32 {
+        const GROUP: usize = 16;
+        a.chunks(GROUP).zip(b.chunks(GROUP)).fold(0.0, |sum, (a, b)| {
+            let [first, second] = [0, 1].map(|half| {
+                let numbers = a.iter().zip(b);
+                let numbers = numbers.map(|(a, b)| [a, b].map(|pair| pair.numbers()[half]));
+                let zeros = std::iter::repeat_n([0.0; 2], GROUP - a.len());
+                numbers.chain(zeros).fold(0.0, |sum, [a, b]| step(sum, a, b))
+            });
+            step(sum, step(first, 1.0, second), 1.0)
+        })
+    }
+
     /// Sums that are small, large, subnormal and not finite, of rows and columns that fill no tile.
     #[test]
-    fn products_are_those_of_the_instruction_on_every_machine() {
+    fn products_are_those_of_the_instructions_on_every_machine() {
         let exponents: [&[u32]; 7] = [
             &[124, 125, 126, 127, 128],
             // The least ones without subnormal sums, and those below them.
@@ -398,6 +430,8 @@ mod tests {
                 [6, 16, 64],
                 [13, 5, 100],
                 [50, 40, 70],
+                [32, 48, 32],
+                [17, 31, 49],
             ] {
                 let mut bits = bits(case as u64 + 7);
                 let mut pairs = |len: usize| -> Vec<Pair> {
@@ -416,21 +450,22 @@ mod tests {
                         .copied()
                         .collect()
                 };
-                let want: Vec<f32> = (0..rows * columns)
-                    .map(|at| {
-                        let row = &a[at / columns * depth..][..depth];
-                        reference(row, &column(at % columns))
-                    })
-                    .collect();
+                let all = |sum: fn(&[Pair], &[Pair]) -> f32| -> Vec<f32> {
+                    let of_row = |at: usize| &a[at / columns * depth..][..depth];
+                    (0..rows * columns)
+                        .map(|at| sum(of_row(at), &column(at % columns)))
+                        .collect()
+                };
+                let want = all(reference);
                 type Multiply<'a> = &'a dyn Fn(Product<'_, '_, f32, Pair, Pair>, &PairPanels<'_>);
-                let check = |what: &str, multiply: Multiply<'_>| {
+                let check = |want: &[f32], what: &str, multiply: Multiply<'_>| {
                     let mut got = vec![f32::NAN; rows * columns];
                     let mut to = [MatrixMut::new(&mut got, rows, columns)];
                     let rows = Matrix::new(&a, rows, depth);
                     let panels = Panels::new(&b, depth, width);
                     let product = Product::new(&mut to, Initial::Zero, rows, panels);
                     multiply(product, &PairPanels::new(panels, columns));
-                    for (got, want) in got.iter().zip(&want) {
+                    for (got, want) in got.iter().zip(want) {
                         assert!(
                             same(*got, *want),
                             "{what}, case {case}: {got:e}, not {want:e}"
@@ -438,10 +473,14 @@ mod tests {
                     }
                 };
                 for isa in Isa::available() {
-                    isa.force(|| check(&isa.to_string(), &multiply));
+                    let name = &isa.to_string();
+                    match isa {
+                        Isa::Amx => isa.force(|| check(&all(reference_of_tiles), name, &multiply)),
+                        _ => isa.force(|| check(&want, name, &multiply)),
+                    }
                     // Without the instruction.
-                    check(&isa.to_string(), &|product, _| isa.run(product));
-                    isa.force(|| check(&isa.to_string(), &multiply_add));
+                    check(&want, name, &|product, _| isa.run(product));
+                    isa.force(|| check(&want, name, &multiply_add));
                 }
             }
         }

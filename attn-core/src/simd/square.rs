@@ -19,7 +19,7 @@ pub type Square<V> = [V; MAX_LANES];
     reason = "a loop of constant bounds over indices is unrolled, and its vectors stay in registers"
 )]
 #[inline(always)]
-pub fn load_square<V: Vector>(x: Matrix<'_, V::Element>, (row, col): (usize, usize)) -> Square<V> {
+pub(super) fn load_square<V: Vector>(x: Matrix<'_, V::Element>, (row, col): (usize, usize)) -> Square<V> {
     assert!(
         row + V::LANES <= x.rows() && col + V::LANES <= x.cols() && x.has_row_slices(),
         "a square within {x:?}"
@@ -42,7 +42,7 @@ pub fn load_square<V: Vector>(x: Matrix<'_, V::Element>, (row, col): (usize, usi
 /// If it is not within the matrix.
 #[allow(clippy::needless_range_loop, reason = "as in `load_square`")]
 #[inline(always)]
-pub fn store_square<V: Vector>(
+pub(super) fn store_square<V: Vector>(
     square: &Square<V>,
     to: &mut MatrixMut<'_, V::Element>,
     (row, col): (usize, usize),

@@ -13,7 +13,7 @@
 //!
 //! The result may be in pieces, side by side: the columns of a panel need not be neighbours in memory.
 
-use std::{hint::black_box, marker::PhantomData, ops::Range, slice};
+use std::{borrow::Borrow, hint::black_box, marker::PhantomData, ops::Range, slice};
 
 use super::panels::Panel;
 use super::prefetch::{Ahead, LINE, prefetch_line};
@@ -158,7 +158,7 @@ pub(super) struct Product<'a, 'b, E, A, B> {
     to: &'a mut [MatrixMut<'b, E>],
     initial: Initial<'a, E>,
     pub(super) rows: Matrix<'a, A>,
-    columns: Panels<'a, B>,
+    pub(super) columns: Panels<'a, B>,
     /// The number of columns.
     all: usize,
     /// Numbers that the caller reads after the product, and that are in no cache yet.
@@ -219,6 +219,35 @@ impl<'a, 'b, E: Real, A: Copy, B: Copy> Product<'a, 'b, E, A, B> {
     /// Prefetches numbers that the caller reads after the product.
     pub(super) fn prefetching(self, next: Option<Matrix<'a, E>>) -> Self {
         Self { next, ..self }
+    }
+
+    /// The memory of a place, with the distance between its rows, if its sums are written there as they are: the place is in one piece, and nothing is added.
+    #[inline(always)]
+    pub(super) fn memory_of(&mut self, place: &Place) -> Option<(*mut E, usize)> {
+        if !matches!(self.initial, Initial::Zero) {
+            return None;
+        }
+        let mut start = 0;
+        for piece in &mut *self.to {
+            let end = start + piece.cols();
+            if start <= place.columns.start && place.columns.end <= end {
+                let first = place.rows.start * piece.row_stride() + place.columns.start - start;
+                return Some((piece.as_mut_ptr().wrapping_add(first), piece.row_stride()));
+            }
+            start = end;
+        }
+        None
+    }
+
+    /// The number of columns.
+    pub(super) fn all(&self) -> usize {
+        self.all
+    }
+
+    /// The columns of each panel.
+    pub(super) fn columns_of_panels(&self) -> impl Iterator<Item = Range<usize>> + use<E, A, B> {
+        let (all, width) = (self.all, self.columns.width());
+        (0..all).step_by(width).map(move |first| first..all.min(first + width))
     }
 
     #[inline(always)]
@@ -311,19 +340,29 @@ impl<'a, 'b, E: Real, A: Copy, B: Copy> Product<'a, 'b, E, A, B> {
             false => None,
         };
         let sums = sums::<V, F, R, C>(self.rows, place.rows.start, b, col, ahead);
+        self.write::<V, _, R, C>(&place, sums);
+    }
+
+    /// Writes the sums of the tile at `place`.
+    #[inline(always)]
+    pub(super) fn write<V, S, const R: usize, const C: usize>(&mut self, place: &Place, sums: S)
+    where
+        V: Vector<Element = E>,
+        S: Borrow<[[V; C]; R]> + Copy,
+    {
         let mut start = 0;
         for piece in &mut *self.to {
             let end = start + piece.cols();
             let some = place.columns.start.max(start)..place.columns.end.min(end);
             if place.is_whole::<V, R, C>() && some == place.columns {
                 let columns = some.start - start..some.end - start;
-                write_whole(&sums, piece, self.initial, &place, columns);
+                write_whole(sums.borrow(), piece, self.initial, place, columns);
             } else if !some.is_empty() {
                 // A copy, as sums whose address is taken would be in memory from the first one on.
                 let copied = sums;
-                let numbers = numbers(&copied).chunks_exact(C * V::LANES);
+                let numbers = numbers(copied.borrow()).chunks_exact(C * V::LANES);
                 self.initial
-                    .write_part::<V>(numbers, piece, start, &place, some);
+                    .write_part::<V>(numbers, piece, start, place, some);
             }
             start = end;
         }
@@ -333,7 +372,7 @@ impl<'a, 'b, E: Real, A: Copy, B: Copy> Product<'a, 'b, E, A, B> {
 impl<E: Real, A: Copy, B: Copy> Product<'_, '_, E, A, B> {
     /// Prefetches the memory of the results of a tile of `R` rows and `bytes` bytes of each, which is in a cache when the sums are ready.
     #[inline(always)]
-    fn prefetch_results<const R: usize>(&self, place: &Place, bytes: usize) {
+    pub(super) fn prefetch_results<const R: usize>(&self, place: &Place, bytes: usize) {
         let mut start = 0;
         for piece in &*self.to {
             let end = start + piece.cols();
@@ -358,22 +397,30 @@ impl<E: Real, A: Copy, B: Copy> Product<'_, '_, E, A, B> {
     /// processor foresees nothing.
     #[inline(always)]
     fn ahead(&self, place: &Place, rows: usize) -> Option<Ahead> {
-        if let Some(next) = self.next {
-            let next = match next.has_row_slices() {
-                true => next,
-                false => next.transposed(),
-            };
-            let share = next.rows().div_ceil(self.rows.rows().div_ceil(rows));
-            let first = place.rows.start / rows * share;
-            let stride = next.row_stride();
-            let bytes = (next.cols() * size_of::<E>()).next_multiple_of(LINE);
-            let piece = next.as_ptr().wrapping_add(first * stride);
-            return Some(Ahead::new(piece.cast(), bytes, stride * size_of::<E>()));
+        if self.next.is_some() {
+            return self.next_ahead(place.rows.start, rows).map(|(ahead, _)| ahead);
         }
         let (row_stride, step) = self.rows.strides();
         let last_of_next = (place.rows.start + 2 * rows - 1) * row_stride;
         let line = self.rows.as_ptr().wrapping_add(last_of_next).cast();
         (step > 1).then(|| Ahead::new(line, LINE, step * size_of::<A>()))
+    }
+
+    /// The share of a tile of `rows` rows, from `row` on, of the numbers that the caller reads next, and its lines.
+    #[inline(always)]
+    pub(super) fn next_ahead(&self, row: usize, rows: usize) -> Option<(Ahead, usize)> {
+        let next = self.next?;
+        let next = match next.has_row_slices() {
+            true => next,
+            false => next.transposed(),
+        };
+        let share = next.rows().div_ceil(self.rows.rows().div_ceil(rows));
+        let first = row / rows * share;
+        let stride = next.row_stride();
+        let bytes = (next.cols() * size_of::<E>()).next_multiple_of(LINE);
+        let piece = next.as_ptr().wrapping_add(first * stride);
+        let ahead = Ahead::new(piece.cast(), bytes, stride * size_of::<E>());
+        Some((ahead, share * bytes / LINE))
     }
 }
 
@@ -383,9 +430,9 @@ fn rows_of_tile(left: usize) -> usize {
 }
 
 /// The part of the result that a tile computes.
-struct Place {
-    rows: Range<usize>,
-    columns: Range<usize>,
+pub(super) struct Place {
+    pub(super) rows: Range<usize>,
+    pub(super) columns: Range<usize>,
 }
 
 impl Place {

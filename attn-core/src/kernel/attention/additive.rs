@@ -19,7 +19,7 @@
 //! NaN, and `u` is computed from `x`.
 
 use crate::kernel::lanes::for_lanes;
-use crate::kernel::transpose::transpose_here;
+use crate::simd::transpose_here;
 use crate::kernel::{Buffer, Pooled};
 use crate::simd::slice::{axpy, load_any, store_any, sum};
 use crate::simd::{Mask, Matrix, MatrixMut, Real, Vector, WriteMode, math};

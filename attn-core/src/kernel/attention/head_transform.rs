@@ -20,7 +20,7 @@ use crate::kernel::compiled::compiled;
 use crate::kernel::fold::{add_column_sums, rows_per_sum};
 use crate::kernel::lanes::for_lanes;
 use crate::kernel::norm::Gain;
-use crate::kernel::transpose::transpose_here;
+use crate::simd::transpose_here;
 use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::slice::{dot, load_any, store_any};
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, prefetch, run};

@@ -22,7 +22,7 @@ use super::sums::TaskSums;
 use super::weights::Differentiate;
 use super::{Attention, HeadTransform, ScoreSums, Similarity};
 use crate::kernel::panel::Panel;
-use crate::kernel::transpose::transpose;
+use crate::simd::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, call, product, run};
 

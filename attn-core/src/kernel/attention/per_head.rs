@@ -11,7 +11,7 @@
 
 use super::heads::parts;
 use crate::kernel::compiled::compiled;
-use crate::kernel::transpose::transpose;
+use crate::simd::transpose;
 use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::{Matrix, MatrixMut, Threads, WriteMode, product};
 

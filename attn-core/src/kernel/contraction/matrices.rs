@@ -6,7 +6,7 @@ use crate::kernel::multiply::{self, add_product, copy};
 use crate::kernel::outer_products::outer_products;
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::{FEW_MULTIPLICATIONS, for_each};
-use crate::kernel::transpose::transpose;
+use crate::simd::transpose;
 use crate::kernel::{Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, dots_of_rows, product};
 

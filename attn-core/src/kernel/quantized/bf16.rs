@@ -173,6 +173,7 @@ impl<E: Pooled> PairColumns<E> for Transposed<'_> {
         panels_of_a_thread: 1,
         unit: PANEL,
         rows_per_read: super::ROWS_PER_READ,
+        ..Sharing::packed::<f32>()
     };
 
     fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<PairPanels<'_>> {

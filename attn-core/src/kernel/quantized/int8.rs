@@ -22,8 +22,8 @@ use crate::kernel::{
     parallel::{SMALL, for_each, threads},
 };
 use crate::simd::{
-    BYTE_COLUMNS, BYTE_DEPTHS, ByteLine, BytePanels, ByteRows, Kernel, MOST_BYTE_DEPTHS, RowBytes,
-    RowForm, Vector, multiply_bytes, prefetch, run,
+    BYTE_COLUMNS, BYTE_DEPTHS, BYTE_TILE_ROWS, ByteLine, BytePanels, ByteRows, Kernel, MOST_BYTE_DEPTHS, RowBytes,
+    RowForm, Vector, has_byte_tiles, multiply_bytes, prefetch, run,
 };
 
 /// The largest `q`.
@@ -446,7 +446,14 @@ impl<E: Real> Product<'_, '_, E> {
     /// All rows with `C` panels.
     #[inline(always)]
     fn all_rows<const C: usize>(&mut self, panel: usize) {
-        let mut row = 0;
+        let tiles = match has_byte_tiles() {
+            true => self.x.rows / BYTE_TILE_ROWS,
+            false => 0,
+        };
+        for tile in 0..tiles {
+            self.tile::<BYTE_TILE_ROWS, C>(tile * BYTE_TILE_ROWS, panel);
+        }
+        let mut row = tiles * BYTE_TILE_ROWS;
         while row < self.x.rows {
             match self.x.rows - row {
                 1 => self.tile::<1, C>(row, panel),

@@ -18,7 +18,7 @@ fn each_instruction_set_has_its_own_lanes() {
     for isa in Isa::available() {
         let want = match isa {
             Isa::Scalar | Isa::Avx2 => 8,
-            Isa::Avx512 => 16,
+            Isa::Avx512 | Isa::Amx => 16,
             Isa::Neon => 4,
         };
         assert_eq!(isa.run(Lanes), want, "{isa}");

@@ -1,6 +1,6 @@
 //! Views and products.
 
-use crate::simd::{Matrix, MatrixMut, Threads, WriteMode, product};
+use crate::simd::{Isa, Matrix, MatrixMut, Threads, WriteMode, product, transpose};
 
 fn numbers(len: usize) -> Vec<f64> {
     (0..len)
@@ -210,4 +210,47 @@ fn products_have_the_same_bits_for_any_number_of_threads() {
         let all = pool.unwrap().install(|| run(Threads::All));
         assert!(one == all, "{threads} threads");
     }
+}
+
+
+#[test]
+fn rows_become_columns() {
+    let lengths = [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129];
+    for isa in Isa::available() {
+        for rows in lengths {
+            for cols in lengths {
+                let wide: Vec<f64> = (0..rows * (cols + 3)).map(|i| i as f64).collect();
+                let x = Matrix::strided(&wide, rows, cols, cols + 3, 1);
+                let mut to = vec![-1.0; cols * (rows + 2)];
+                let view = MatrixMut::strided(&mut to, cols, rows, rows + 2);
+                isa.force(|| transpose(x, view));
+                for j in 0..cols {
+                    for i in 0..rows {
+                        let got = to[j * (rows + 2) + i];
+                        assert_eq!(got, x.get(i, j), "{rows} x {cols} on {isa}");
+                    }
+                    assert_eq!(to[j * (rows + 2) + rows..][..2], [-1.0; 2]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn transposing_twice_is_the_identity() {
+    let rows = 300;
+    let cols = 500;
+    let x: Vec<f32> = (0..rows * cols).map(|i| i as f32).collect();
+    let mut once = vec![0.0; rows * cols];
+    let mut twice = vec![0.0; rows * cols];
+    transpose(
+        Matrix::new(&x, rows, cols),
+        MatrixMut::new(&mut once, cols, rows),
+    );
+    transpose(
+        Matrix::new(&once, cols, rows),
+        MatrixMut::new(&mut twice, rows, cols),
+    );
+    assert_eq!(once[1], x[cols]);
+    assert_eq!(twice, x);
 }

@@ -1,9 +1,9 @@
 //! The transpose of a matrix, square by square in registers.
 
-use super::{Matrix, MatrixMut, Real};
-use crate::simd::slice::{load_any, store_any};
-use crate::simd::{
-    Kernel, MAX_LANES, Vector, WriteMode, load_square, prefetch_rows, run, store_square,
+use super::slice::{load_any, store_any};
+use super::square::{load_square, store_square};
+use super::{
+    Kernel, MAX_LANES, Matrix, MatrixMut, Real, Vector, WriteMode, prefetch_rows, run,
     transpose_square,
 };
 
@@ -12,7 +12,7 @@ use crate::simd::{
 /// # Panics
 /// If the shapes do not fit, or the elements of a row of `x` are not contiguous.
 #[track_caller]
-pub(super) fn transpose<E: Real>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
+pub(crate) fn transpose<E: Real>(x: Matrix<'_, E>, to: MatrixMut<'_, E>) {
     assert!(
         x.rows() == to.cols() && x.cols() == to.rows(),
         "the transpose of ({} x {}) into ({} x {})",
@@ -41,7 +41,7 @@ impl<E: Real> Kernel for Transpose<'_, E> {
 
 /// [`transpose`] as a part of a kernel: `to = xᵀ` or `to += xᵀ`. Panics if `to` has fewer rows or columns.
 #[inline(always)]
-pub(super) fn transpose_here<V: Vector>(
+pub(crate) fn transpose_here<V: Vector>(
     x: Matrix<'_, V::Element>,
     to: &mut MatrixMut<'_, V::Element>,
     into: WriteMode,
@@ -96,51 +96,5 @@ fn transpose_part<V: Vector>(
                 WriteMode::Add => store_any(load_any::<V>(to) + square[j], to),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernel::testing::{LENGTHS, on_every_isa};
-
-    #[test]
-    fn rows_become_columns() {
-        on_every_isa(|isa| {
-            for rows in LENGTHS {
-                for cols in LENGTHS {
-                    let wide: Vec<f64> = (0..rows * (cols + 3)).map(|i| i as f64).collect();
-                    let x = Matrix::strided(&wide, rows, cols, cols + 3, 1);
-                    let mut to = vec![-1.0; cols * (rows + 2)];
-                    transpose(x, MatrixMut::strided(&mut to, cols, rows, rows + 2));
-                    for j in 0..cols {
-                        for i in 0..rows {
-                            let got = to[j * (rows + 2) + i];
-                            assert_eq!(got, x.get(i, j), "{rows} x {cols} on {isa}");
-                        }
-                        assert_eq!(to[j * (rows + 2) + rows..][..2], [-1.0; 2]);
-                    }
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn transposing_twice_is_the_identity() {
-        let rows = 300;
-        let cols = 500;
-        let x: Vec<f32> = (0..rows * cols).map(|i| i as f32).collect();
-        let mut once = vec![0.0; rows * cols];
-        let mut twice = vec![0.0; rows * cols];
-        transpose(
-            Matrix::new(&x, rows, cols),
-            MatrixMut::new(&mut once, cols, rows),
-        );
-        transpose(
-            Matrix::new(&once, cols, rows),
-            MatrixMut::new(&mut twice, rows, cols),
-        );
-        assert_eq!(once[1], x[cols]);
-        assert_eq!(twice, x);
     }
 }
