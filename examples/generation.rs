@@ -8,7 +8,7 @@
 //! A GPT of six layers continues a prompt of 16 tokens by 200, in a session. A token of one sequence reads all weights, and the
 //! keys and values of the tokens before it, and does little arithmetic with each number: memory is the limit. Several sequences
 //! share one read of the weights. Weights in bf16 and int8 are fewer bytes. A prompt of 1,024 tokens is arithmetic instead: AVX-512 BF16 has twice the
-//! products of `f32` in an instruction, and so has VNNI for weights in int8, with rows of two bytes for each number. Behind as many tokens, a token of several sequences
+//! products of `f32` in an instruction, and so has VNNI for weights in int8, with rows of two bytes for each number; AMX has several times as many of both. Behind as many tokens, a token of several sequences
 //! reads more bytes of keys and values than of weights, and half of them in bf16.
 //!
 //! The limit is the time in which all threads together copy the bytes that a token reads. The last column is the time with a pass

@@ -36,7 +36,7 @@ impl<E: Element> Session<E> {
     /// In [`WeightFormat::Int8`], each row of the weights has a scale, and the inputs of products are rounded to 16 bits. Products have the same bits
     /// on every processor, however many tokens are given at a time. A row with a number that is much larger than the others loses precision:
     /// the [report](Self::weight_report) names it. In [`WeightFormat::Bf16`], the inputs of products are rounded to bf16, too, and products of
-    /// `f32` have the same bits on every processor. AVX-512 BF16 of AMD makes prompts faster than weights of `f32` do.
+    /// `f32` have the same bits on every processor without AMX, or with `ATTN_SIMD=avx512`. AVX-512 BF16 of AMD and AMX make prompts faster than weights of `f32` do.
     ///
     /// PyTorch: `torchao.quantization.quantize_(model, Int8DynamicActivationInt8WeightConfig())`, but with inputs of 16 bits;
     /// `model.bfloat16()`.

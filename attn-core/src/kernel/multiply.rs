@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::panel::Panel;
 use super::parallel::{for_each, rows_per_task};
-use crate::simd::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::transpose;
 use crate::simd::{Threads, WriteMode, product};
 
 /// The numbers that are copied at a time: a part of a third-level cache.

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use super::fold::add_column_sums;
 use super::panel::Panel;
 use super::parallel::{FEW, FEW_MULTIPLICATIONS, for_each, threads};
-use crate::simd::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::transpose;
 use crate::simd::{
     Initial, Panels, TILE_ROWS, WriteMode, multiply_panels, panel_columns, tile_columns,
     vector_columns,
@@ -196,7 +196,10 @@ pub(super) fn parts<'a, E: Pooled>(
     let most = (STRIP / panel).max(1);
     let strips_of = panels.div_ceil(most).next_multiple_of(by_columns);
     let strips = strips(to, all, sharing.unit, strips_of.min(panels).max(1));
-    let height = count.div_ceil(by_rows).next_multiple_of(sharing.row_unit).max(1);
+    let height = count
+        .div_ceil(by_rows)
+        .next_multiple_of(sharing.row_unit)
+        .max(1);
     let parts = strips.into_iter().flat_map(|(columns, to)| {
         // The parts of the first columns compute the sums.
         let mut sums = mem::take(&mut sums).chunks_mut(height);

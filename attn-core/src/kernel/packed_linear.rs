@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::compiled::compiled;
 use super::packed::{Pieces, STRIP, strips};
 use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
-use crate::simd::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::transpose;
 use crate::simd::{Initial, Panels, TILE_ROWS, multiply_panels, tile_columns};
 
 /// The right side of a product as panels.

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use super::compiled::compiled;
 use super::parallel::{SMALL, for_each, rectangles};
-use crate::simd::transpose_here;
 use super::{Matrix, MatrixMut, Real};
+use crate::simd::transpose_here;
 use crate::simd::{Kernel, Vector, WriteMode, run, slice};
 
 /// The columns of the part of a thread where matrices are transposed. With [`SMALL`] elements it has 64 rows: some cache lines of every

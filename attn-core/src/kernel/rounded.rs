@@ -6,7 +6,8 @@
 //!
 //! Numbers are rounded to the nearest one in bf16, and to the even one of two. Those of two neighbouring depths are a [`Pair`]. Sums are in the type
 //! of the numbers: in the order of the depth, but the second of each pair before the first, as the instruction of AVX-512 BF16 adds them. Each block
-//! of depths is summed on its own. So the bits depend neither on the number of threads nor, for `f32`, on the instruction set.
+//! of depths is summed on its own. So the bits do not depend on the number of threads. For `f32` they do not depend on the instruction set either, but that
+//! AMX has [another order](crate::simd::PairSums).
 //!
 //! Columns may stand in panels already. The parts of a product are those of [`packed`](super::packed).
 

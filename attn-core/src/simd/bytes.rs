@@ -7,7 +7,7 @@
 //! Bytes of columns are in 0..=255. Four depths of 16 columns stand in one cache line. A number of a row is two bytes, which stand as the
 //! instruction set multiplies them ([`RowForm`]): `vpdpbusd` of AVX-512 VNNI multiplies a line with four bytes of a row, and adds the products to 16
 //! sums of 32 bits. It multiplies the high and the low bytes on their own. AVX2 multiplies 16 numbers of 16 bits, and adds two products, with AVX-VNNI to
-//! their sum. Other instruction sets run a plain loop, which the compiler vectorises.
+//! their sum. Tiles of AMX multiply lines of 64 depths with the bytes of 16 rows. Other instruction sets run a plain loop, which the compiler vectorises.
 
 use super::{Isa, Kernel, Vector, run};
 
@@ -373,7 +373,12 @@ mod avx512 {
         /// Writes the products of a row with a panel: the sums of its high bytes, and of its low ones.
         #[inline]
         #[target_feature(enable = "avx512f")]
-        pub(in super::super) fn write_sums(&mut self, r: usize, c: usize, [high, low]: [__m512i; 2]) {
+        pub(in super::super) fn write_sums(
+            &mut self,
+            r: usize,
+            c: usize,
+            [high, low]: [__m512i; 2],
+        ) {
             let scale = _mm512_set1_ps(self.row_scales[r]);
             let sum = rounded(high, low, self.initial[r]);
             // SAFETY: 16 numbers have the size of the register.
@@ -408,6 +413,23 @@ mod avx512 {
 mod tests {
     use super::*;
 
+    /// The products of `R` such rows with a panel.
+    fn products<const R: usize>(number: [i8; 2], lines: &[ByteLine], initial: f64) -> Vec<f32> {
+        let rows = ByteRows {
+            bytes: &row_of(number, lines.len()).repeat(R),
+            form: RowForm::current(),
+            initial: &[initial; R],
+            scales: &[1.0; R],
+        };
+        let panels = BytePanels {
+            lines,
+            scales: &[[1.0; BYTE_COLUMNS]],
+        };
+        let mut to = [[[f32::NAN; BYTE_COLUMNS]]; R];
+        multiply_bytes(rows, panels, &mut to);
+        to.as_flattened().as_flattened().to_vec()
+    }
+
     /// A row of so many equal numbers, `256 high + low`.
     fn row_of([high, low]: [i8; 2], depths: usize) -> Vec<RowBytes> {
         match RowForm::current() {
@@ -426,7 +448,6 @@ mod tests {
         for depths in [1, 3, 64, 65, 128, 129, MOST_BYTE_DEPTHS / BYTE_DEPTHS] {
             let count = (BYTE_DEPTHS * depths) as i64;
             let lines = vec![ByteLine([[255; BYTE_DEPTHS]; BYTE_COLUMNS]); depths];
-            let scales = [[1.0; BYTE_COLUMNS]];
             for [high, low] in [[127, 127], [-127, -128]] {
                 let number = 256 * i64::from(high) + i64::from(low);
                 let initial = -128 * count * number;
@@ -434,19 +455,14 @@ mod tests {
                 let want = (count * number * (255 - 128)) as f32;
                 for isa in Isa::available() {
                     isa.force(|| {
-                        let rows = ByteRows {
-                            bytes: &row_of([high, low], depths),
-                            form: RowForm::current(),
-                            initial: &[initial as f64],
-                            scales: &[1.0],
-                        };
-                        let panels = BytePanels {
-                            lines: &lines,
-                            scales: &scales,
-                        };
-                        let mut to = [[[f32::NAN; BYTE_COLUMNS]]];
-                        multiply_bytes(rows, panels, &mut to);
-                        assert_eq!(to, [[[want; BYTE_COLUMNS]]], "{depths} depths on {isa}");
+                        let initial = initial as f64;
+                        let one = products::<1>([high, low], &lines, initial);
+                        assert_eq!(one, [want; BYTE_COLUMNS], "{depths} depths on {isa}");
+                        let all = products::<BYTE_TILE_ROWS>([high, low], &lines, initial);
+                        assert!(
+                            all.iter().all(|sum| *sum == want),
+                            "{depths} depths of tiles on {isa}"
+                        );
                     });
                 }
             }

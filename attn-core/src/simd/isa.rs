@@ -158,6 +158,8 @@ impl FromStr for Isa {
         Self::ALL
             .into_iter()
             .find(|isa| isa.to_string() == name)
-            .ok_or_else(|| format!("expected `scalar`, `avx2`, `avx512`, `amx` or `neon`, found `{name}`"))
+            .ok_or_else(|| {
+                format!("expected `scalar`, `avx2`, `avx512`, `amx` or `neon`, found `{name}`")
+            })
     }
 }

@@ -1,7 +1,7 @@
 //! Vectors of numbers, and the elementary functions over them.
 //!
 //! An algorithm is written once, as a [`Kernel`] that is generic over [`Vector`]. It runs on the widest instruction set of the
-//! machine: AVX-512, AVX2 with FMA, NEON, or plain Rust.
+//! machine: AVX-512, AVX2 with FMA, NEON, or plain Rust. AMX is AVX-512 with tiles for products of bf16 and bytes.
 //!
 //! ```
 //! use attn::__private::runtime::simd::slice::{load_filled, store_any};
@@ -43,7 +43,7 @@
 
 // Plain comments from here on: the structure of this folder.
 //
-// `vector` has the traits; `scalar`, `avx2`, `avx512` and `neon` implement them; `isa` knows which of these the machine has;
+// `vector` has the traits; `scalar`, `avx2`, `avx512` and `neon` implement them; `amx` multiplies tiles of bf16 and bytes; `isa` knows which of these the machine has;
 // `dispatch` chooses among them and is the only place that names them. `math` and `slice` are generic over the trait and know no instruction set; `tables`
 // holds the coefficients of `math`, `call` is `slice` for callers that are not kernels themselves. `matrix` holds views that
 // threads can share, `product` multiplies them, `panels` those that are packed, `pairs` those of numbers that `bf16` rounds; `bytes` multiplies integers. `pages` speaks to the system.

@@ -12,6 +12,13 @@
 //! All sums are multiples of the last place of the smallest product. If that place is a normal number, no sum is subnormal, and plain multiply-adds
 //! compute the same bits. On the processors of Intel that were measured, these are faster than the instruction, so that it is left out there if the sums
 //! allow it.
+//!
+//! Tiles of AMX multiply pairs, too, but add their products in another order, which no other instruction has at the same rate. So the sums of
+//! [`Isa::Amx`] have bits of their own:
+//!
+//! ```text
+//! sum ← sum + (e + o)     e ← e + a₀ b₀, and o ← o + a₁ b₁, for the next 16 pairs, each from 0 on
+//! ```
 
 use std::cell::{Cell, OnceCell};
 
@@ -70,7 +77,7 @@ pub trait PairSums: Bf16Rows {
     /// [`multiply_panels`](super::multiply_panels) of pairs: a depth of `rows` and `columns` is that of two numbers. The product prefetches `next`: numbers
     /// that the caller rounds afterwards.
     ///
-    /// The sums of `f32` have the same bits on every instruction set, but for the bits of a NaN.
+    /// The sums of `f32` have the same bits on every instruction set but [`Isa::Amx`], except for the bits of a NaN.
     ///
     /// # Panics
     /// If there are too few panels, or pieces have other numbers of rows.
@@ -398,15 +405,19 @@ mod tests {
     /// The steps of tiles: a sum of the first numbers of 16 pairs, and one of their second ones. Behind the last pair there are zeros.
     fn reference_of_tiles(a: &[Pair], b: &[Pair]) -> f32 {
         const GROUP: usize = 16;
-        a.chunks(GROUP).zip(b.chunks(GROUP)).fold(0.0, |sum, (a, b)| {
-            let [first, second] = [0, 1].map(|half| {
-                let numbers = a.iter().zip(b);
-                let numbers = numbers.map(|(a, b)| [a, b].map(|pair| pair.numbers()[half]));
-                let zeros = std::iter::repeat_n([0.0; 2], GROUP - a.len());
-                numbers.chain(zeros).fold(0.0, |sum, [a, b]| step(sum, a, b))
-            });
-            step(sum, step(first, 1.0, second), 1.0)
-        })
+        a.chunks(GROUP)
+            .zip(b.chunks(GROUP))
+            .fold(0.0, |sum, (a, b)| {
+                let [first, second] = [0, 1].map(|half| {
+                    let numbers = a.iter().zip(b);
+                    let numbers = numbers.map(|(a, b)| [a, b].map(|pair| pair.numbers()[half]));
+                    let zeros = std::iter::repeat_n([0.0; 2], GROUP - a.len());
+                    numbers
+                        .chain(zeros)
+                        .fold(0.0, |sum, [a, b]| step(sum, a, b))
+                });
+                step(sum, step(first, 1.0, second), 1.0)
+            })
     }
 
     /// Sums that are small, large, subnormal and not finite, of rows and columns that fill no tile.

@@ -19,7 +19,10 @@ pub type Square<V> = [V; MAX_LANES];
     reason = "a loop of constant bounds over indices is unrolled, and its vectors stay in registers"
 )]
 #[inline(always)]
-pub(super) fn load_square<V: Vector>(x: Matrix<'_, V::Element>, (row, col): (usize, usize)) -> Square<V> {
+pub(super) fn load_square<V: Vector>(
+    x: Matrix<'_, V::Element>,
+    (row, col): (usize, usize),
+) -> Square<V> {
     assert!(
         row + V::LANES <= x.rows() && col + V::LANES <= x.cols() && x.has_row_slices(),
         "a square within {x:?}"

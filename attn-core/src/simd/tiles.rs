@@ -247,7 +247,9 @@ impl<'a, 'b, E: Real, A: Copy, B: Copy> Product<'a, 'b, E, A, B> {
     /// The columns of each panel.
     pub(super) fn columns_of_panels(&self) -> impl Iterator<Item = Range<usize>> + use<E, A, B> {
         let (all, width) = (self.all, self.columns.width());
-        (0..all).step_by(width).map(move |first| first..all.min(first + width))
+        (0..all)
+            .step_by(width)
+            .map(move |first| first..all.min(first + width))
     }
 
     #[inline(always)]
@@ -398,7 +400,9 @@ impl<E: Real, A: Copy, B: Copy> Product<'_, '_, E, A, B> {
     #[inline(always)]
     fn ahead(&self, place: &Place, rows: usize) -> Option<Ahead> {
         if self.next.is_some() {
-            return self.next_ahead(place.rows.start, rows).map(|(ahead, _)| ahead);
+            return self
+                .next_ahead(place.rows.start, rows)
+                .map(|(ahead, _)| ahead);
         }
         let (row_stride, step) = self.rows.strides();
         let last_of_next = (place.rows.start + 2 * rows - 1) * row_stride;

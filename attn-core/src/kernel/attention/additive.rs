@@ -19,9 +19,9 @@
 //! NaN, and `u` is computed from `x`.
 
 use crate::kernel::lanes::for_lanes;
-use crate::simd::transpose_here;
 use crate::kernel::{Buffer, Pooled};
 use crate::simd::slice::{axpy, load_any, store_any, sum};
+use crate::simd::transpose_here;
 use crate::simd::{Mask, Matrix, MatrixMut, Real, Vector, WriteMode, math};
 
 /// For numbers up to this, a product of two powers is neither infinite nor subnormal, in `f32` as well.

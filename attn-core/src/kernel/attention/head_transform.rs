@@ -20,9 +20,9 @@ use crate::kernel::compiled::compiled;
 use crate::kernel::fold::{add_column_sums, rows_per_sum};
 use crate::kernel::lanes::for_lanes;
 use crate::kernel::norm::Gain;
-use crate::simd::transpose_here;
 use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::slice::{dot, load_any, store_any};
+use crate::simd::transpose_here;
 use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, prefetch, run};
 
 /// How many rows ahead memory is asked for: about as many as are loaded in the time that a row takes to come from the other core's cache.

@@ -22,8 +22,8 @@ use super::sums::TaskSums;
 use super::weights::Differentiate;
 use super::{Attention, HeadTransform, ScoreSums, Similarity};
 use crate::kernel::panel::Panel;
-use crate::simd::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::simd::transpose;
 use crate::simd::{Threads, WriteMode, call, product, run};
 
 /// Keys and values of a head, and their gradients.

@@ -11,8 +11,8 @@
 
 use super::heads::parts;
 use crate::kernel::compiled::compiled;
-use crate::simd::transpose;
 use crate::kernel::{Buffer, Pooled, parallel};
+use crate::simd::transpose;
 use crate::simd::{Matrix, MatrixMut, Threads, WriteMode, product};
 
 compiled! {

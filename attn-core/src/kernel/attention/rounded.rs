@@ -18,8 +18,8 @@ use super::paged::Rows;
 use super::plan::{TILE, Tile, chunks};
 use super::{Attention, HeadTransform, Similarity, TileMask};
 use crate::kernel::panel::Panel;
-use crate::simd::transpose;
 use crate::kernel::{Buffer, Dtype, Matrix, MatrixMut, Pooled};
+use crate::simd::transpose;
 use crate::simd::{
     Initial, Pair, PairPanels, Panels, call, halves_mut, pair_rounded_columns, pair_rounded_rows,
     panel_columns, run, vector_columns,

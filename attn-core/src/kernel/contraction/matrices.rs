@@ -6,8 +6,8 @@ use crate::kernel::multiply::{self, add_product, copy};
 use crate::kernel::outer_products::outer_products;
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::{FEW_MULTIPLICATIONS, for_each};
-use crate::simd::transpose;
 use crate::kernel::{Dtype, Matrix, MatrixMut, Pooled};
+use crate::simd::transpose;
 use crate::simd::{Threads, WriteMode, dots_of_rows, product};
 
 /// From this number of products on, each is computed by one thread.

@@ -1,7 +1,7 @@
 //! Weights in bf16: the upper half of an `f32`, rounded to the nearest. What is multiplied with them is rounded, too.
 //!
 //! The products are those of [`rounded`](crate::kernel::rounded), whose panels the weights are in. So the results of `f32` have the same bits on every
-//! instruction set and for any number of threads, and those of a row for any rows beside it.
+//! instruction set but AMX, and for any number of threads, and those of a row for any rows beside it.
 
 use std::ops::Range;
 

@@ -22,8 +22,8 @@ use crate::kernel::{
     parallel::{SMALL, for_each, threads},
 };
 use crate::simd::{
-    BYTE_COLUMNS, BYTE_DEPTHS, BYTE_TILE_ROWS, ByteLine, BytePanels, ByteRows, Kernel, MOST_BYTE_DEPTHS, RowBytes,
-    RowForm, Vector, has_byte_tiles, multiply_bytes, prefetch, run,
+    BYTE_COLUMNS, BYTE_DEPTHS, BYTE_TILE_ROWS, ByteLine, BytePanels, ByteRows, Kernel,
+    MOST_BYTE_DEPTHS, RowBytes, RowForm, Vector, has_byte_tiles, multiply_bytes, prefetch, run,
 };
 
 /// The largest `q`.

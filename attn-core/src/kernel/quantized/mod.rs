@@ -27,7 +27,7 @@ pub enum WeightFormat {
     /// -127 to 127. What is multiplied with the weights is rounded to 16 bits, a row at a time.
     Int8,
     /// bf16: the sign, the exponent and the first 7 bits of an `f32`, rounded to the nearest. What is multiplied with the weights is rounded, too.
-    /// Sums are those of [`Dtype::Bf16`](crate::kernel::Dtype), with the same bits on every processor.
+    /// Sums are those of [`Dtype::Bf16`](crate::kernel::Dtype), with the same bits on every processor without AMX.
     Bf16,
 }
 

@@ -18,7 +18,12 @@ pub(in super::super) unsafe fn multiply<const R: usize, const C: usize>(mut of: 
     let mut tiles = unsafe { Tiles::of_rows(2 * R) };
     for first in (0..C).step_by(TILES) {
         let count = TILES.min(C - first);
-        let panel = |tile: usize| of.lines.as_ptr().wrapping_add((first + tile) * depths).cast();
+        let panel = |tile: usize| {
+            of.lines
+                .as_ptr()
+                .wrapping_add((first + tile) * depths)
+                .cast()
+        };
         let sides = Sides {
             rows: of.bytes.as_ptr().cast(),
             row_stride: 4 * depths,
@@ -31,7 +36,9 @@ pub(in super::super) unsafe fn multiply<const R: usize, const C: usize>(mut of: 
         for tile in 0..count {
             for r in 0..R {
                 // SAFETY: a row has 16 sums of each tile.
-                let both = [2 * r, 2 * r + 1].map(|row| unsafe { _mm512_load_si512(sums.0[row].as_ptr().add(tile * SIDE).cast()) });
+                let both = [2 * r, 2 * r + 1].map(|row| unsafe {
+                    _mm512_load_si512(sums.0[row].as_ptr().add(tile * SIDE).cast())
+                });
                 of.write_sums(r, first + tile, both);
             }
         }

@@ -193,12 +193,18 @@ impl Tiles {
             row_bytes: [0; _],
             rows: [0; _],
         };
-        for (tile, rows) in rows_of.into_iter().enumerate().filter(|(_, rows)| *rows > 0) {
+        for (tile, rows) in rows_of
+            .into_iter()
+            .enumerate()
+            .filter(|(_, rows)| *rows > 0)
+        {
             shapes.rows[tile] = rows as u8;
             shapes.row_bytes[tile] = ROW_BYTES as u16;
         }
         // SAFETY: the shapes are those of palette 1: tiles of at most 16 rows of 64 bytes, or none.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, readonly, preserves_flags)) };
+        unsafe {
+            asm!("ldtilecfg [{}]", in(reg) &raw const shapes, options(nostack, readonly, preserves_flags))
+        };
         Self {
             rows,
             of_thread: PhantomData,
@@ -210,7 +216,12 @@ impl Tiles {
     /// # Safety
     /// At each place that `sides` names there are such numbers: `lines` times 4 bytes of each row, and 64 bytes of each line. There is memory for the sums.
     #[inline(always)]
-    unsafe fn multiply<D: Dot>(&mut self, sides: Sides, columns: usize, (to, stride): (*mut D::Sum, usize)) {
+    unsafe fn multiply<D: Dot>(
+        &mut self,
+        sides: Sides,
+        columns: usize,
+        (to, stride): (*mut D::Sum, usize),
+    ) {
         const { assert!(size_of::<D::Sum>() == 4) };
         let tiles = [self.rows.div_ceil(SIDE), columns];
         let (groups, rest) = (sides.lines / SIDE, sides.lines % SIDE);
@@ -223,7 +234,9 @@ impl Tiles {
             if rest > 0 {
                 let behind = Sides {
                     rows: sides.rows.add(groups * ROW_BYTES),
-                    columns: sides.columns.map(|of| of.wrapping_add(groups * SIDE * sides.line_stride)),
+                    columns: sides
+                        .columns
+                        .map(|of| of.wrapping_add(groups * SIDE * sides.line_stride)),
                     lines: rest,
                     ..sides
                 };
@@ -256,7 +269,11 @@ unsafe fn zero([rows, columns]: [usize; 2]) {
             asm!("tilezero tmm1", options(nomem, nostack, preserves_flags));
         }
         if rows > 1 {
-            asm!("tilezero tmm2", "tilezero tmm3", options(nomem, nostack, preserves_flags));
+            asm!(
+                "tilezero tmm2",
+                "tilezero tmm3",
+                options(nomem, nostack, preserves_flags)
+            );
         }
     }
 }

@@ -26,7 +26,10 @@ pub(in super::super) unsafe fn multiply(product: Product<'_, '_, f32, Pair, Pair
     let mut memory = ROWS.take();
     memory.resize((count * depth).max(memory.len()), 0.0);
     let copy = &mut memory[..count * depth];
-    transpose(Pair::as_numbers(rows.transposed()), MatrixMut::new(copy, count, depth));
+    transpose(
+        Pair::as_numbers(rows.transposed()),
+        MatrixMut::new(copy, count, depth),
+    );
     let copy = Pair::of_matrix(Matrix::new(copy, count, depth));
     // SAFETY: the caller's.
     unsafe { blocks(product.with_rows(copy)) };
@@ -83,7 +86,12 @@ unsafe fn blocks(mut product: Product<'_, '_, f32, Pair, Pair>) {
 
 impl Sums<f32> {
     fn vectors(&self) -> &[[F32x16; TILES]; BLOCK] {
-        const { assert!(size_of::<[F32x16; TILES]>() == size_of::<[f32; BLOCK]>() && align_of::<F32x16>() <= align_of::<Self>()) };
+        const {
+            assert!(
+                size_of::<[F32x16; TILES]>() == size_of::<[f32; BLOCK]>()
+                    && align_of::<F32x16>() <= align_of::<Self>()
+            )
+        };
         // SAFETY: a vector is its 16 numbers, and these begin where a vector may.
         unsafe { &*(&raw const self.0).cast() }
     }
@@ -94,17 +102,29 @@ impl Sums<f32> {
 /// # Panics
 /// If there are fewer.
 #[inline(always)]
-fn sides(product: &Product<'_, '_, f32, Pair, Pair>, place: &Place, panel: usize, tiles: usize) -> Sides {
+fn sides(
+    product: &Product<'_, '_, f32, Pair, Pair>,
+    place: &Place,
+    panel: usize,
+    tiles: usize,
+) -> Sides {
     let of_rows = product.rows.some_rows(place.rows.clone());
     let first = place.columns.start - panel * product.columns.width();
     let columns = product.columns.panel(panel);
     let lines = of_rows.cols();
     let last_line = lines.saturating_sub(1) * columns.stride;
     assert!(
-        of_rows.has_row_slices() && (lines == 0 || last_line + first + tiles * SIDE <= columns.numbers.len()),
+        of_rows.has_row_slices()
+            && (lines == 0 || last_line + first + tiles * SIDE <= columns.numbers.len()),
         "{tiles} tiles of columns within a panel, and contiguous rows"
     );
-    let column = |tile: usize| columns.numbers.as_ptr().wrapping_add(first + tile * SIDE).cast();
+    let column = |tile: usize| {
+        columns
+            .numbers
+            .as_ptr()
+            .wrapping_add(first + tile * SIDE)
+            .cast()
+    };
     Sides {
         rows: of_rows.as_ptr().cast(),
         row_stride: size_of::<Pair>() * of_rows.row_stride(),

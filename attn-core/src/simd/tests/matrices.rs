@@ -212,7 +212,6 @@ fn products_have_the_same_bits_for_any_number_of_threads() {
     }
 }
 
-
 #[test]
 fn rows_become_columns() {
     let lengths = [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129];

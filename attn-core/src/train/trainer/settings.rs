@@ -86,8 +86,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// Sets the number type of the operands of matrix products, in steps and [evaluations](Self::evaluate). With [`Dtype::Bf16`], both operands of each product
     /// are rounded to bf16. Sums, biases, norms, softmax, the parameters and the lists of the optimizer stay in the type of the model. On a Zen 4, whose
-    /// AVX-512 BF16 has twice the rate of `f32`, a step takes about 0.6 of the time. On an Intel Xeon of 2023, whose instruction is slow and is left out, it took 1.1 to
-    /// 1.2 times as long. A product whose sums are `f32` has the same bits on both, and on processors without the instruction.
+    /// AVX-512 BF16 has twice the rate of `f32`, a step takes about 0.6 of the time, and as much on an Intel Xeon of 2023, by the tiles of AMX. Without these the instruction of
+    /// that Xeon is slow and is left out, and a step takes 1.1 to 1.2 times as long as in `f32`.
     ///
     /// Operands are rounded as they are read. So a `linear` layer rounds at these places:
     ///
@@ -102,7 +102,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// the derivative, and the memory of a step is `loss_activation_bytes_bf16(..)`. The page of a model has the places. Not rounded are `einsum`,
     /// convolutions, maps by group, and the steps of a `scan`, except for its attentions and the gradient of its weights.
     ///
-    /// A processor without the instruction computes the same bits, but takes longer than with [`Dtype::Model`]. The bits are the same for any
+    /// A product whose sums are `f32` has the same bits with AVX-512 BF16 and on processors without it, which take longer than with [`Dtype::Model`]. AMX adds
+    /// products in another order; with `ATTN_SIMD=avx512` such a processor computes the bits of the others. The bits are the same for any
     /// number of threads. A checkpoint does not store this setting: set it again before resuming. [`model`](Self::model) returns the parameters
     /// without rounding.
     ///

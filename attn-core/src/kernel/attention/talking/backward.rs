@@ -30,8 +30,8 @@ use super::planes::Planes;
 use super::{BACKWARD_PLANES, Visited, mix, mix_into};
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::equal_chunks;
-use crate::simd::transpose;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::transpose;
 use crate::simd::{Threads, WriteMode, call, product, run};
 
 /// The number of tasks that is worth having.
