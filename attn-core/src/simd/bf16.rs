@@ -75,12 +75,6 @@ impl Pair {
         // SAFETY: as above.
         unsafe { numbers.cast() }
     }
-
-    /// A matrix of numbers in the memory of pairs, for copies of their bits.
-    pub(super) fn as_numbers(pairs: Matrix<'_, Self>) -> Matrix<'_, f32> {
-        // SAFETY: as above.
-        unsafe { pairs.cast() }
-    }
 }
 
 /// Pairs that begin at the start of a cache line.

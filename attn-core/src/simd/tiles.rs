@@ -155,12 +155,12 @@ impl<V: Vector> Factors<V> for Whole {
 
 /// A product of rows of numbers `A` and columns of numbers `B`, whose sums are numbers `E`.
 pub(super) struct Product<'a, 'b, E, A, B> {
-    to: &'a mut [MatrixMut<'b, E>],
-    initial: Initial<'a, E>,
+    pub(super) to: &'a mut [MatrixMut<'b, E>],
+    pub(super) initial: Initial<'a, E>,
     pub(super) rows: Matrix<'a, A>,
     pub(super) columns: Panels<'a, B>,
     /// The number of columns.
-    all: usize,
+    pub(super) all: usize,
     /// Numbers that the caller reads after the product, and that are in no cache yet.
     next: Option<Matrix<'a, E>>,
 }
@@ -219,37 +219,6 @@ impl<'a, 'b, E: Real, A: Copy, B: Copy> Product<'a, 'b, E, A, B> {
     /// Prefetches numbers that the caller reads after the product.
     pub(super) fn prefetching(self, next: Option<Matrix<'a, E>>) -> Self {
         Self { next, ..self }
-    }
-
-    /// The memory of a place, with the distance between its rows, if its sums are written there as they are: the place is in one piece, and nothing is added.
-    #[inline(always)]
-    pub(super) fn memory_of(&mut self, place: &Place) -> Option<(*mut E, usize)> {
-        if !matches!(self.initial, Initial::Zero) {
-            return None;
-        }
-        let mut start = 0;
-        for piece in &mut *self.to {
-            let end = start + piece.cols();
-            if start <= place.columns.start && place.columns.end <= end {
-                let first = place.rows.start * piece.row_stride() + place.columns.start - start;
-                return Some((piece.as_mut_ptr().wrapping_add(first), piece.row_stride()));
-            }
-            start = end;
-        }
-        None
-    }
-
-    /// The number of columns.
-    pub(super) fn all(&self) -> usize {
-        self.all
-    }
-
-    /// The columns of each panel.
-    pub(super) fn columns_of_panels(&self) -> impl Iterator<Item = Range<usize>> + use<E, A, B> {
-        let (all, width) = (self.all, self.columns.width());
-        (0..all)
-            .step_by(width)
-            .map(move |first| first..all.min(first + width))
     }
 
     #[inline(always)]

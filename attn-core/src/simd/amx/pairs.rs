@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::super::avx512::F32x16;
 use super::super::tiles::{Place, Product};
-use super::super::{Matrix, MatrixMut, Pair, transpose};
+use super::super::{Initial, Matrix, MatrixMut, Pair, transpose};
 use super::{BLOCK, DotPairs, SIDE, Sides, Sums, TILES, Tiles};
 
 thread_local! {
@@ -26,10 +26,9 @@ pub(in super::super) unsafe fn multiply(product: Product<'_, '_, f32, Pair, Pair
     let mut memory = ROWS.take();
     memory.resize((count * depth).max(memory.len()), 0.0);
     let copy = &mut memory[..count * depth];
-    transpose(
-        Pair::as_numbers(rows.transposed()),
-        MatrixMut::new(copy, count, depth),
-    );
+    // SAFETY: both types allow all bits, and have the same alignment. A transpose moves bits.
+    let bits = unsafe { rows.transposed().cast() };
+    transpose(bits, MatrixMut::new(copy, count, depth));
     let copy = Pair::of_matrix(Matrix::new(copy, count, depth));
     // SAFETY: the caller's.
     unsafe { blocks(product.with_rows(copy)) };
@@ -43,6 +42,7 @@ pub(in super::super) unsafe fn multiply(product: Product<'_, '_, f32, Pair, Pair
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn blocks(mut product: Product<'_, '_, f32, Pair, Pair>) {
     let count = product.rows.rows();
+    let (all, width) = (product.all, product.columns.width());
     let whole = count / BLOCK * BLOCK;
     let mut sums = Sums::new();
     for (rows, height) in [(0..whole, BLOCK), (whole..count, count - whole)] {
@@ -54,7 +54,8 @@ unsafe fn blocks(mut product: Product<'_, '_, f32, Pair, Pair>) {
         for first in rows.step_by(height) {
             let rows = first..first + height;
             let mut ahead = product.next_ahead(rows.start, BLOCK);
-            for (panel, columns) in product.columns_of_panels().enumerate() {
+            for (panel, first) in (0..all).step_by(width).enumerate() {
+                let columns = first..all.min(first + width);
                 for left in columns.clone().step_by(BLOCK) {
                     let place = Place {
                         rows: rows.clone(),
@@ -62,12 +63,12 @@ unsafe fn blocks(mut product: Product<'_, '_, f32, Pair, Pair>) {
                     };
                     product.prefetch_results::<BLOCK>(&place, size_of_val(&sums.0[0]));
                     if let Some((ahead, lines)) = &mut ahead {
-                        let blocks = product.all().div_ceil(BLOCK);
+                        let blocks = all.div_ceil(BLOCK);
                         (0..lines.div_ceil(blocks)).for_each(|_| ahead.prefetch_next());
                     }
                     let count = place.columns.len();
                     let memory = match count.is_multiple_of(SIDE) {
-                        true => product.memory_of(&place),
+                        true => memory_of(&mut product, &place),
                         false => None,
                     };
                     let columns = count.div_ceil(SIDE);
@@ -95,6 +96,27 @@ impl Sums<f32> {
         // SAFETY: a vector is its 16 numbers, and these begin where a vector may.
         unsafe { &*(&raw const self.0).cast() }
     }
+}
+
+/// The memory of a place, with the distance between its rows, if its sums are written there as they are: the place is in one piece, and nothing is added.
+#[inline(always)]
+fn memory_of(
+    product: &mut Product<'_, '_, f32, Pair, Pair>,
+    place: &Place,
+) -> Option<(*mut f32, usize)> {
+    if !matches!(product.initial, Initial::Zero) {
+        return None;
+    }
+    let mut start = 0;
+    for piece in &mut *product.to {
+        let end = start + piece.cols();
+        if start <= place.columns.start && place.columns.end <= end {
+            let first = place.rows.start * piece.row_stride() + place.columns.start - start;
+            return Some((piece.as_mut_ptr().wrapping_add(first), piece.row_stride()));
+        }
+        start = end;
+    }
+    None
 }
 
 /// The rows of a place, and so many tiles of its columns, which are in a panel.
