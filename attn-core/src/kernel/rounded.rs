@@ -6,8 +6,8 @@
 //!
 //! Numbers are rounded to the nearest one in bf16, and to the even one of two. Those of two neighbouring depths are a [`Pair`]. Sums are in the type
 //! of the numbers: in the order of the depth, but the second of each pair before the first, as the instruction of AVX-512 BF16 adds them. Each block
-//! of depths is summed on its own. So the bits do not depend on the number of threads. For `f32` they do not depend on the instruction set either, but that
-//! AMX has [another order](crate::simd::PairSums).
+//! of depths is summed on its own. So the bits depend neither on the number of threads nor, for `f32`, on the instruction set, except that AMX adds the even
+//! and the odd depths of each 32 on their own (`simd/pairs.rs`).
 //!
 //! Columns may stand in panels already. The parts of a product are those of [`packed`](super::packed).
 
@@ -36,7 +36,7 @@ pub enum Dtype {
 const DEPTHS: usize = 768;
 /// The depths that are copied at a time, before they are rounded: a part of a first-level cache.
 const COPIED: usize = 64;
-/// The depths of a block are a multiple of these, which tiles of the processor multiply at a time.
+/// The depths that one instruction of AMX multiplies. Those of a block are a multiple.
 const GROUP: usize = 32;
 /// The rows that are packed at a time, but for those that fill the last tile: with all depths of a block, a part of a second-level cache.
 const ROWS: usize = 48;
@@ -130,8 +130,8 @@ fn multiply<E: Pooled>(
     let block = block_of(depth);
     let most = block.min(depth).div_ceil(2);
     let panels = part.columns.len().div_ceil(width);
-    let some = ROWS.next_multiple_of(pair_tile_rows());
-    let mut left = Buffer::<f32>::uninit(some.min(rows.rows()) * most);
+    let most_rows = ROWS.next_multiple_of(pair_tile_rows());
+    let mut left = Buffer::<f32>::uninit(most_rows.min(rows.rows()) * most);
     let mut right = None;
     let mut sums = Sums::new(mem::take(&mut part.sums), initial);
     let mut of_block = initial;
@@ -150,8 +150,8 @@ fn multiply<E: Pooled>(
         };
         let rows = rows.some_cols(depths);
         let to = part.to.iter_mut().map(MatrixMut::reborrow).collect();
-        for (chunk, mut to) in row_chunks(to, rows.rows(), some) {
-            let next = chunk.end..rows.rows().min(chunk.end + some);
+        for (chunk, mut to) in row_chunks(to, rows.rows(), most_rows) {
+            let next = chunk.end..rows.rows().min(chunk.end + most_rows);
             let next = (!next.is_empty()).then(|| rows.some_rows(next));
             let rows = rows.some_rows(chunk.clone());
             let left = Pair::in_memory_of(&mut left[..chunk.len() * pairs]);

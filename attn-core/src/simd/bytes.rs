@@ -7,7 +7,7 @@
 //! Bytes of columns are in 0..=255. Four depths of 16 columns stand in one cache line. A number of a row is two bytes, which stand as the
 //! instruction set multiplies them ([`RowForm`]): `vpdpbusd` of AVX-512 VNNI multiplies a line with four bytes of a row, and adds the products to 16
 //! sums of 32 bits. It multiplies the high and the low bytes on their own. AVX2 multiplies 16 numbers of 16 bits, and adds two products, with AVX-VNNI to
-//! their sum. Tiles of AMX multiply lines of 64 depths with the bytes of 16 rows. Other instruction sets run a plain loop, which the compiler vectorises.
+//! their sum. A tile of AMX has 16 lines, or 64 bytes of each of 16 rows, and one instruction multiplies both. Other instruction sets run a plain loop, which the compiler vectorises.
 
 use super::{Isa, Kernel, Vector, run};
 
@@ -17,7 +17,7 @@ pub const BYTE_COLUMNS: usize = 16;
 /// The depths of a [`ByteLine`].
 pub const BYTE_DEPTHS: usize = 4;
 
-/// The rows that [`multiply_bytes`] multiplies fastest where there are tiles for that: each has a row for its high bytes, and one for the low ones.
+/// The rows of a block of AMX tiles: the high bytes of a row are a row of a tile, and its low bytes the next one.
 pub const BYTE_TILE_ROWS: usize = 16;
 
 /// The most depths: the sums of so many bytes of a row, and their products, fit into 32 bits. A product is at most 128 times 255.
@@ -53,7 +53,7 @@ impl RowForm {
     }
 }
 
-/// Whether [`multiply_bytes`] is much faster with [`BYTE_TILE_ROWS`].
+/// Whether [`multiply_bytes`] of [`BYTE_TILE_ROWS`] rows uses tiles.
 #[inline]
 pub fn has_byte_tiles() -> bool {
     Isa::current() == Isa::Amx

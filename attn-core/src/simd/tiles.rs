@@ -368,10 +368,8 @@ impl<E: Real, A: Copy, B: Copy> Product<'_, '_, E, A, B> {
     /// processor foresees nothing.
     #[inline(always)]
     fn ahead(&self, place: &Place, rows: usize) -> Option<Ahead> {
-        if self.next.is_some() {
-            return self
-                .next_ahead(place.rows.start, rows)
-                .map(|(ahead, _)| ahead);
+        if let Some((ahead, _)) = self.next_ahead(place.rows.start, rows) {
+            return Some(ahead);
         }
         let (row_stride, step) = self.rows.strides();
         let last_of_next = (place.rows.start + 2 * rows - 1) * row_stride;

@@ -67,7 +67,7 @@ mod system {
     }
 }
 
-/// What `ldtilecfg` reads: the shape of each tile.
+/// The operand of `ldtilecfg`: the shape of each tile.
 #[repr(C, align(64))]
 struct Shapes {
     palette: u8,
@@ -90,7 +90,7 @@ trait Dot {
     /// Adds the products of groups of depths to the sums in the tiles.
     ///
     /// # Safety
-    /// Those of [`Tiles::multiply`], with at least one group.
+    /// The conditions are those of [`Tiles::multiply`]. There is at least one group.
     unsafe fn add(tiles: [usize; 2], sides: Sides, groups: usize);
 }
 
@@ -135,7 +135,7 @@ impl Group {
     /// Copies so many rows and tiles of columns.
     ///
     /// # Safety
-    /// Those of [`Tiles::multiply`].
+    /// The conditions are those of [`Tiles::multiply`].
     unsafe fn copy(sides: Sides, rows: usize, columns: usize) -> Self {
         let mut group = Self {
             rows: [[0; _]; _],
@@ -184,7 +184,7 @@ impl Tiles {
     /// Tiles are [available](is_available), and this thread has no others.
     unsafe fn of_rows(rows: usize) -> Self {
         let [first, second] = rows_of_tiles(rows);
-        // Of the sums, the rows and the columns.
+        // Four tiles of sums, two of rows, two of columns.
         let rows_of = [first, first, second, second, first, second, SIDE, SIDE];
         let mut shapes = Shapes {
             palette: 1,

@@ -86,8 +86,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// Sets the number type of the operands of matrix products, in steps and [evaluations](Self::evaluate). With [`Dtype::Bf16`], both operands of each product
     /// are rounded to bf16. Sums, biases, norms, softmax, the parameters and the lists of the optimizer stay in the type of the model. On a Zen 4, whose
-    /// AVX-512 BF16 has twice the rate of `f32`, a step takes about 0.6 of the time, and as much on an Intel Xeon of 2023, by the tiles of AMX. Without these the instruction of
-    /// that Xeon is slow and is left out, and a step takes 1.1 to 1.2 times as long as in `f32`.
+    /// AVX-512 BF16 has twice the rate of `f32`, a step takes about 0.6 of the time. With the tiles of AMX, on an Intel Xeon of 2023 whose rate of tiles varied, it took 0.5 to 0.9 of the time. Without
+    /// tiles the instruction of that Xeon is slow and is left out, and a step takes 1.1 to 1.2 times as long as in `f32`.
     ///
     /// Operands are rounded as they are read. So a `linear` layer rounds at these places:
     ///
