@@ -512,6 +512,13 @@ fn settings_are_checked() {
             iterations: 0,
             ..muon
         }),
+        error(MuonConfig {
+            adamw: AdamWConfig {
+                betas: [0.9, 1.0],
+                ..muon.adamw
+            },
+            ..muon
+        }),
         error(ScheduleFreeConfig {
             betas: [0.0, 0.5],
             ..free
@@ -532,6 +539,7 @@ fn settings_are_checked() {
         "`momentum` is -0.5, but must be in 0..1".into(),
         "`coefficients[1]` is NaN, but must be finite".into(),
         "`iterations` is 0, but must be 1 or more".into(),
+        "`adamw.betas[1]` is 1, but must be in 0..1".into(),
         "`betas[0]` is 0, but must be greater than 0 and less than 1".into(),
         format!("`power` is inf, but must be {not_negative}"),
     ];

@@ -72,11 +72,7 @@ impl Algorithm for AdamWConfig {
     }
 
     fn check(&self) -> Result<(), InvalidSetting> {
-        InvalidSetting::check_not_negative("lr", self.lr)?;
-        InvalidSetting::check_share("betas[0]", self.betas[0])?;
-        InvalidSetting::check_share("betas[1]", self.betas[1])?;
-        InvalidSetting::check_not_negative("epsilon", self.epsilon)?;
-        InvalidSetting::check_not_negative("weight_decay", self.weight_decay)
+        self.check_as(["lr", "betas[0]", "betas[1]", "epsilon", "weight_decay"])
     }
 
     fn keeps(&self, _: &List, _: &ParameterInfo<'_>) -> bool {
@@ -102,5 +98,17 @@ impl Algorithm for AdamWConfig {
         };
         let [mean, square] = Update::lists(update.lists);
         kernel::adamw_step(update.parameter, update.gradient, mean, square, &settings);
+    }
+}
+
+impl AdamWConfig {
+    /// [`check`](Algorithm::check), with names for the rate, both betas, epsilon and the decay: they may be settings of another algorithm.
+    pub(super) fn check_as(&self, names: [&'static str; 5]) -> Result<(), InvalidSetting> {
+        let [lr, first, second, epsilon, weight_decay] = names;
+        InvalidSetting::check_not_negative(lr, self.lr)?;
+        InvalidSetting::check_share(first, self.betas[0])?;
+        InvalidSetting::check_share(second, self.betas[1])?;
+        InvalidSetting::check_not_negative(epsilon, self.epsilon)?;
+        InvalidSetting::check_not_negative(weight_decay, self.weight_decay)
     }
 }

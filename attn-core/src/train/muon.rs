@@ -211,7 +211,13 @@ impl Algorithm for MuonConfig {
         check("iterations", iterations, self.iterations > 0, "1 or more")?;
         let is_normal = (f64::MIN_POSITIVE..=f64::MAX).contains(&self.epsilon);
         check("epsilon", self.epsilon, is_normal, "finite and more than 0")?;
-        self.adamw.check()
+        self.adamw.check_as([
+            "adamw.lr",
+            "adamw.betas[0]",
+            "adamw.betas[1]",
+            "adamw.epsilon",
+            "adamw.weight_decay",
+        ])
     }
 
     fn keeps(&self, list: &List, parameter: &ParameterInfo<'_>) -> bool {
