@@ -336,7 +336,7 @@ mod avx2 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use std::arch::x86_64::*;
+    use std::{arch::x86_64::*, hint::black_box};
 
     use super::Product;
 
@@ -362,7 +362,8 @@ mod avx512 {
                 }
             }
         }
-        for (r, sums) in sums.iter().enumerate() {
+        // A copy in memory: a loop that the compiler does not unroll would otherwise keep the sums there for all depths.
+        for (r, sums) in black_box(sums).iter().enumerate() {
             for (c, (high, low)) in sums[0].iter().zip(&sums[1]).enumerate() {
                 of.write_sums(r, c, [*high, *low]);
             }
