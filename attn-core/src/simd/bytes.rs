@@ -362,7 +362,7 @@ mod avx512 {
                 }
             }
         }
-        // A copy in memory: a loop that the compiler does not unroll would otherwise keep the sums there for all depths.
+        // A loop that is not unrolled reads the sums from memory. It reads a copy, so that the sums themselves stay in registers above.
         for (r, sums) in black_box(sums).iter().enumerate() {
             for (c, (high, low)) in sums[0].iter().zip(&sums[1]).enumerate() {
                 of.write_sums(r, c, [*high, *low]);
