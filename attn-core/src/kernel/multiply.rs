@@ -1,15 +1,16 @@
 //! Matrix products on all threads.
 //!
-//! `gemm` shares a product among the threads. It is fastest where the rows of both sides are contiguous. A right side with
-//! contiguous columns is copied first, by all threads, one block of the depth at a time.
+//! Where those of [`packed`](super::packed) are not faster, `gemm` shares a product among the threads. It is fastest where the rows of both sides are
+//! contiguous. A right side with contiguous columns is copied first, by all threads, one block of the depth at a time.
 
 use std::ops::Range;
 
+use super::packed::{Transposed, beats_gemm, multiply_packed};
 use super::panel::Panel;
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::transpose;
-use crate::simd::{Threads, WriteMode, product};
+use crate::simd::{Initial, Threads, WriteMode, product};
 
 /// The numbers that are copied at a time: a part of a third-level cache.
 pub(super) const COPY: usize = 1 << 20;
@@ -85,6 +86,16 @@ impl<E> From<WriteMode> for Start<'_, E> {
     }
 }
 
+impl<'a, E> From<Start<'a, E>> for Initial<'a, E> {
+    fn from(start: Start<'a, E>) -> Self {
+        match start {
+            Start::Zero => Self::Zero,
+            Start::Accumulate => Self::Old,
+            Start::Row(numbers) => Self::OfColumns(numbers),
+        }
+    }
+}
+
 /// `to = start + a b`, where the rows of `a` are contiguous.
 ///
 /// The order in which an element is summed depends on the shapes only.
@@ -108,6 +119,12 @@ pub(super) fn multiply<E: Pooled>(
         b.rows(),
         b.cols()
     );
+    if beats_gemm(rows) {
+        return match b.has_row_slices() {
+            true => multiply_packed([to], start.into(), a, &b),
+            false => multiply_packed([to], start.into(), a, &Transposed(b.transposed())),
+        };
+    }
     let into = start.write_parallel(to.reborrow());
     if b.has_row_slices() {
         return add_product(to, into, a, b, Threads::All);
@@ -193,7 +210,9 @@ pub(super) fn add_product<E: Pooled>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::testing::{Absolute, assert_close, noise, same_for_all_threads};
+    use crate::kernel::testing::{
+        Absolute, assert_close, noise, on_every_isa, same_for_all_threads,
+    };
 
     /// Sizes around those of vectors, blocks and copies.
     const SHAPES: [[usize; 3]; 14] = [
@@ -227,38 +246,38 @@ mod tests {
 
     #[test]
     fn products_are_added_to_the_initial_values() {
-        for [m, k, n] in SHAPES {
-            let a = noise(m * k, 1);
-            let b = noise(k * n, 2);
-            let row = noise(n, 3);
-            let a = Matrix::new(&a, m, k);
-            // The right side with contiguous rows and with contiguous columns.
-            for b in [Matrix::new(&b, k, n), Matrix::new(&b, n, k).transposed()] {
-                let none = vec![0.0; n];
-                for (start, before, added, row) in [
-                    (Start::Zero, f32::NAN, 0.0, &none),
-                    (Start::Accumulate, 2.0, 2.0, &none),
-                    (Start::Row(&row), f32::NAN, 0.0, &row),
-                ] {
+        for shape in SHAPES {
+            check(shape);
+        }
+    }
+
+    /// With every start, and with contiguous rows and contiguous columns of the right side.
+    fn check([m, k, n]: [usize; 3]) {
+        let a = noise(m * k, 1);
+        let b = noise(k * n, 2);
+        let row = noise(n, 3);
+        let none = vec![0.0; n];
+        let a = Matrix::new(&a, m, k);
+        for b in [Matrix::new(&b, k, n), Matrix::new(&b, n, k).transposed()] {
+            for (start, before, added, row) in [
+                (Start::Zero, f32::NAN, 0.0, &none),
+                (Start::Accumulate, 2.0, 2.0, &none),
+                (Start::Row(&row), f32::NAN, 0.0, &row),
+            ] {
+                let want = naive(added, a, b, row);
+                // Partial sums of so much noise stay below this, and each is rounded by at most 6e-8 of it.
+                let most = 2.0 * (k as f64).sqrt() + 3.0;
+                let tolerance = 6e-8 * (k as f64 + 2.0) * most;
+                on_every_isa(|isa| {
                     let mut to = vec![before; m * (n + 1)];
                     multiply(MatrixMut::strided(&mut to, m, n, n + 1), start, a, b);
-                    let got: Vec<f32> = to
-                        .chunks(n + 1)
-                        .flat_map(|row| &row[..n])
-                        .copied()
-                        .collect();
-                    // Partial sums of so much noise stay below this, and each is rounded by at most 6e-8 of it.
-                    let most = 2.0 * (k as f64).sqrt() + 3.0;
-                    let tolerance = 6e-8 * (k as f64 + 2.0) * most;
-                    assert_close(
-                        format!("{m} x {k} x {n}"),
-                        &got,
-                        &naive(added, a, b, row),
-                        Absolute(tolerance),
-                    );
-                    let margin = to.chunks(n + 1).map(|row| row[n]);
-                    assert!(margin.into_iter().all(|x| x.to_bits() == before.to_bits()));
-                }
+                    let rows = to.chunks(n + 1).flat_map(|row| &row[..n]);
+                    let got: Vec<f32> = rows.copied().collect();
+                    let what = format!("{m} x {k} x {n} on {isa}");
+                    assert_close(what, &got, &want, Absolute(tolerance));
+                    let mut margin = to.chunks(n + 1).map(|row| row[n]);
+                    assert!(margin.all(|x| x.to_bits() == before.to_bits()));
+                });
             }
         }
     }

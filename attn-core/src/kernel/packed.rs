@@ -11,11 +11,11 @@ use super::fold::add_column_sums;
 use super::panel::Panel;
 use super::parallel::{FEW, FEW_MULTIPLICATIONS, for_each, threads};
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::transpose;
 use crate::simd::{
-    Initial, Panels, TILE_ROWS, WriteMode, multiply_panels, panel_columns, tile_columns,
+    Initial, Isa, Panels, TILE_ROWS, WriteMode, multiply_panels, panel_columns, tile_columns,
     vector_columns,
 };
+use crate::simd::{pack_rows, transpose};
 
 /// The bytes of the columns of a part: a half of a second-level cache.
 pub(super) const STRIP: usize = 600 * 1024;
@@ -34,6 +34,12 @@ const SUMMED: usize = 256;
 /// Whether tiles have fewer columns than the widest ones. Both sides are read more often then, so that numbers that are far apart are copied first.
 fn has_narrow_tiles<E: Pooled>() -> bool {
     tile_columns::<E>() < panel_columns::<E>()
+}
+
+/// Whether a product of so many rows is faster here than by `gemm`, where the rows of both sides are contiguous. With vectors of 64 bytes both are as
+/// fast, and those of NEON were not measured.
+pub(super) fn beats_gemm(rows: usize) -> bool {
+    rows >= LEAST_ROWS && Isa::current() == Isa::Avx2
 }
 
 /// Whether the rows of a product are copied first: those whose columns are contiguous.
@@ -72,8 +78,8 @@ pub(super) trait Columns<E>: Sync {
     /// How threads share it.
     const SHARING: Sharing = Sharing::packed::<E>();
 
-    /// Copies some columns at some depths: `[depths, columns]`.
-    fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>);
+    /// Copies some columns at some depths to panels of `width`. Those behind the last are zeros, as any number may be subnormal, which is slow.
+    fn pack(&self, columns: Range<usize>, depths: Range<usize>, width: usize, panels: &mut [E]);
 
     /// The same columns where they stand, if the microkernel can read them there as fast.
     fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {
@@ -82,10 +88,27 @@ pub(super) trait Columns<E>: Sync {
     }
 }
 
+/// `copy(some, to)` for the columns of each panel of `width`. Those behind the last are zeros.
+pub(super) fn for_each_panel<E: Pooled>(
+    columns: Range<usize>,
+    depth: usize,
+    width: usize,
+    panels: &mut [E],
+    mut copy: impl FnMut(Range<usize>, MatrixMut<'_, E>),
+) {
+    let panels = panels.chunks_mut((width * depth).max(1));
+    for (first, to) in columns.clone().step_by(width).zip(panels) {
+        let some = first..columns.end.min(first + width);
+        let (to, mut rest) = MatrixMut::new(to, depth, width).split_cols(some.len());
+        rest.fill(E::ZERO);
+        copy(some, to);
+    }
+}
+
 /// A matrix whose rows are contiguous.
 impl<E: Pooled> Columns<E> for Matrix<'_, E> {
-    fn copy(&self, columns: Range<usize>, depths: Range<usize>, mut to: MatrixMut<'_, E>) {
-        to.copy_from(self.part(depths, columns));
+    fn pack(&self, columns: Range<usize>, depths: Range<usize>, width: usize, panels: &mut [E]) {
+        pack_rows(self.part(depths, columns), width, panels);
     }
 
     fn in_place(&self, columns: Range<usize>, depths: Range<usize>) -> Option<Panels<'_, E>> {
@@ -98,14 +121,22 @@ impl<E: Pooled> Columns<E> for Matrix<'_, E> {
 /// The transpose of a matrix whose rows are contiguous: the weights of a linear map.
 pub(super) struct Transposed<'a, E>(pub(super) Matrix<'a, E>);
 
-impl<E: Pooled> Columns<E> for Transposed<'_, E> {
-    /// Copies the rows in bands, each of as many rows as a vector has lanes: the processor foresees reads along so few rows, and not along all of them
-    /// at once.
-    fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
+impl<E: Pooled> Transposed<'_, E> {
+    /// Copies some columns at some depths, `[depths, columns]`: the rows in bands, each of as many rows as a vector has lanes. The processor foresees
+    /// reads along so few rows, and not along all of them at once.
+    pub(super) fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
         let rows = self.0.part(columns, depths);
         let band = vector_columns::<E>();
         let bands = rows.row_chunks(band).zip(to.col_chunks(band));
         bands.for_each(|(rows, to)| transpose(rows, to));
+    }
+}
+
+impl<E: Pooled> Columns<E> for Transposed<'_, E> {
+    fn pack(&self, columns: Range<usize>, depths: Range<usize>, width: usize, panels: &mut [E]) {
+        for_each_panel(columns, depths.len(), width, panels, |columns, to| {
+            self.copy(columns, depths.clone(), to);
+        });
     }
 }
 
@@ -278,7 +309,7 @@ impl<E: Pooled> Part<'_, E> {
                     let whole = || Buffer::uninit(panels * width * block.min(depth));
                     let packed: &mut Buffer<E> = packed.get_or_insert_with(whole);
                     let some = &mut packed[..panels * width * depths.len()];
-                    self.pack(&depths, from, some, width);
+                    from.pack(self.columns.clone(), depths.clone(), width, some);
                     Panels::new(some, depths.len(), width)
                 }
             };
@@ -290,18 +321,6 @@ impl<E: Pooled> Part<'_, E> {
             initial = Initial::Old;
         }
         sums.write();
-    }
-
-    /// Packs the columns to panels of `width`. Those behind the last are zeros, as any number may be subnormal, which is slow.
-    fn pack(&self, depths: &Range<usize>, from: &impl Columns<E>, packed: &mut [E], width: usize) {
-        let panels = packed.chunks_mut((width * depths.len()).max(1));
-        for (first, to) in self.columns.clone().step_by(width).zip(panels) {
-            let columns = first..self.columns.end.min(first + width);
-            let to = MatrixMut::new(to, depths.len(), width);
-            let (to, mut rest) = to.split_cols(columns.len());
-            rest.fill(E::ZERO);
-            from.copy(columns, depths.clone(), to);
-        }
     }
 
     /// Multiplies blocks of rows, and sums those of a block while they are in a cache. Rows may be [copied](copies_rows) first.

@@ -13,9 +13,7 @@
 
 use std::{mem, ops::Range};
 
-use super::packed::{
-    Columns as _, Part, Pieces, STRIP, Sharing, Sums, Transposed, parts, row_chunks,
-};
+use super::packed::{Part, Pieces, STRIP, Sharing, Sums, Transposed, parts, row_chunks};
 use super::parallel::for_each;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Initial, Pair, PairPanels, Panels, pair_tile_rows, panel_columns};

@@ -103,6 +103,7 @@ pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;
 pub use pairs::{PairPanels, PairSums, least_exponent, pair_tile_rows};
+pub(crate) use panels::pack_rows;
 pub use panels::{Panels, panel_columns, vector_columns};
 pub(crate) use prefetch::{prefetch, prefetch_rows};
 pub use product::{Threads, WriteMode, product};

@@ -4,7 +4,9 @@
 
 use std::ops::Range;
 
-use super::Matrix;
+use super::prefetch::prefetch_rows;
+use super::slice::{load_any, store_any};
+use super::{Kernel, Matrix, Real, Vector, run};
 
 /// The most columns of a panel: four of the widest vectors.
 pub const fn panel_columns<E>() -> usize {
@@ -14,6 +16,59 @@ pub const fn panel_columns<E>() -> usize {
 /// The columns of the widest vector. A panel may have few of them in use, and takes little time then.
 pub const fn vector_columns<E>() -> usize {
     64 / size_of::<E>()
+}
+
+/// How many rows ahead the numbers are asked for that [`pack_rows`] copies.
+const ROWS_AHEAD: usize = 8;
+
+/// Copies a matrix whose rows are contiguous to panels of `width` columns. Those behind the last one are zeros, as any number may be subnormal, which
+/// is slow.
+///
+/// # Panics
+/// If the panels have another size.
+#[track_caller]
+pub(crate) fn pack_rows<E: Real>(x: Matrix<'_, E>, width: usize, panels: &mut [E]) {
+    let size = x.cols().div_ceil(width) * width * x.rows();
+    assert_eq!(
+        panels.len(),
+        size,
+        "the size of panels of {width} for {x:?}"
+    );
+    run(PackRows { x, width, panels });
+}
+
+struct PackRows<'a, E> {
+    x: Matrix<'a, E>,
+    width: usize,
+    panels: &'a mut [E],
+}
+
+impl<E: Real> Kernel for PackRows<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    /// Neighbouring panels are written together, so that what is read of a row are several cache lines.
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let Self { x, width, panels } = self;
+        let panel = x.rows() * width;
+        let some = panel_columns::<E>().next_multiple_of(width);
+        for first in (0..x.cols()).step_by(some) {
+            let columns = first..x.cols().min(first + some);
+            for row in 0..x.rows() {
+                prefetch_rows(x, row + ROWS_AHEAD..row + ROWS_AHEAD + 1, columns.clone());
+                let numbers = x.row(row)[columns.clone()].chunks(width);
+                for (index, numbers) in numbers.enumerate() {
+                    let to = (first / width + index) * panel + row * width;
+                    let (to, rest) = panels[to..to + width].split_at_mut(numbers.len());
+                    for at in (0..numbers.len()).step_by(V::LANES) {
+                        store_any(load_any::<V>(&numbers[at..]), &mut to[at..]);
+                    }
+                    rest.fill(E::ZERO);
+                }
+            }
+        }
+    }
 }
 
 /// The panels of the right side of a product: `[panels, depth, columns]`, packed or in a matrix. A number may be a [`Pair`](super::Pair) of two

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Channels, Convolution, MANY_PATCHES, Start};
 use crate::kernel::multiply::copy;
-use crate::kernel::packed::{Columns, Sharing, multiply_packed};
+use crate::kernel::packed::{Columns, Sharing, for_each_panel, multiply_packed};
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::for_each;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
@@ -120,9 +120,11 @@ impl<E: Pooled> Columns<E> for Patches<'_, E> {
         ..Sharing::packed::<E>()
     };
 
-    fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
+    fn pack(&self, columns: Range<usize>, depths: Range<usize>, width: usize, panels: &mut [E]) {
         let Self { x, of, group } = *self;
-        of.copy_columns(x, group, columns, depths.start, to);
+        for_each_panel(columns, depths.len(), width, panels, |columns, to| {
+            of.copy_columns(x, group, columns, depths.start, to);
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Views and products.
 
-use crate::simd::{Isa, Matrix, MatrixMut, Threads, WriteMode, product, transpose};
+use crate::simd::{Isa, Matrix, MatrixMut, Threads, WriteMode, pack_rows, product, transpose};
 
 fn numbers(len: usize) -> Vec<f64> {
     (0..len)
@@ -252,4 +252,40 @@ fn transposing_twice_is_the_identity() {
     );
     assert_eq!(once[1], x[cols]);
     assert_eq!(twice, x);
+}
+
+#[test]
+fn panels_have_the_columns_of_a_matrix_and_zeros_behind_them() {
+    for [rows, cols, stride] in [
+        [0, 3, 3],
+        [3, 0, 0],
+        [1, 1, 1],
+        [7, 16, 16],
+        [9, 63, 70],
+        [12, 64, 64],
+        [5, 65, 80],
+        [20, 200, 201],
+    ] {
+        let data = numbers(rows * stride);
+        let x = Matrix::strided(&data, rows, cols, stride, 1);
+        for width in [1, 8, 16, 24, 64, 128] {
+            let count = cols.div_ceil(width);
+            for isa in Isa::available() {
+                let mut panels = vec![f64::NAN; count * width * rows];
+                isa.force(|| pack_rows(x, width, &mut panels));
+                for (index, panel) in panels.chunks((width * rows).max(1)).enumerate() {
+                    for (row, numbers) in panel.chunks(width).enumerate() {
+                        for (at, number) in numbers.iter().enumerate() {
+                            let col = index * width + at;
+                            let want = if col < cols { x.get(row, col) } else { 0.0 };
+                            assert_eq!(
+                                *number, want,
+                                "({rows} x {cols}) in {width} on {isa}: {row}, {col}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
