@@ -40,8 +40,8 @@ const fn vectors_of_tile<V>() -> usize {
 /// The tiles of a block of rows, if the first-level cache has room for the columns of a tile.
 const TILES_OF_BLOCK: usize = 8;
 
-/// The depths in the body of a loop over rows whose numbers are contiguous. With one alone, a tile of two vectors needs a quarter more instructions.
-/// They matter to a core that runs another thread at the same time, which takes half of the instructions that it can begin.
+/// The depths in the body of a loop over rows whose numbers are contiguous. With one alone, a tile of two vectors takes a sixth more instructions, which
+/// matters to a core that runs another thread at the same time: it takes half of the instructions that it can begin.
 const UNROLLED: usize = 4;
 
 /// The columns of a tile of the instruction set in use.
