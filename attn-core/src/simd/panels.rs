@@ -18,7 +18,7 @@ pub const fn vector_columns<E>() -> usize {
     64 / size_of::<E>()
 }
 
-/// How many rows ahead the numbers are asked for that [`pack_rows`] copies.
+/// How many rows ahead [`pack_rows`] prefetches.
 const ROWS_AHEAD: usize = 8;
 
 /// Copies a matrix whose rows are contiguous to panels of `width` columns. Those behind the last one are zeros, as any number may be subnormal, which
@@ -47,7 +47,7 @@ impl<E: Real> Kernel for PackRows<'_, E> {
     type Element = E;
     type Output = ();
 
-    /// Neighbouring panels are written together, so that what is read of a row are several cache lines.
+    /// Neighbouring panels are written together, so that several cache lines of a row are read at a time.
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
         let Self { x, width, panels } = self;

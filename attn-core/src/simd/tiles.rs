@@ -40,8 +40,8 @@ const fn vectors_of_tile<V>() -> usize {
 /// The tiles of a block of rows, if the first-level cache has room for the columns of a tile.
 const TILES_OF_BLOCK: usize = 8;
 
-/// The depths in the body of a loop over rows whose numbers are contiguous. With one alone, a tile of two vectors takes a sixth more instructions, which
-/// matters to a core that runs another thread at the same time: it takes half of the instructions that it can begin.
+/// The depths in the body of a loop over rows whose numbers are contiguous. With one alone, a tile of two vectors takes a sixth more instructions. These
+/// limit it where a core has two hardware threads: while both are busy, each begins half as many instructions.
 const UNROLLED: usize = 4;
 
 /// The columns of a tile of the instruction set in use.
@@ -618,7 +618,7 @@ impl<A: Copy, B: Copy> Depths<A, B> {
                             add_depth::<V, F, R, N>(&mut sums, place, columns);
                         }
                         columns = columns.wrapping_add(self.stride);
-                        // Not even the compiler loads numbers of the next depth earlier: they would take registers from the sums.
+                        // The compiler must not load numbers of the next depth earlier: they would take registers from the sums.
                         compiler_fence(Ordering::SeqCst);
                     )*};
                 }

@@ -18,7 +18,7 @@ use zoo::Config;
 const RESULTS: f64 = 2e-5;
 /// The same for the gradients of a tensor.
 const GRADIENTS: f64 = 1e-4;
-/// A gradient that is 0 by a formula, as that of the bias of keys, is what is left of numbers that cancel, after 16 or so roundings: of the largest
+/// A gradient that is 0 by a formula, as that of the bias of keys, is what is left of numbers that cancel: some 16 rounding errors of 6e-8 of the largest
 /// gradient of all.
 const CANCELLED: f64 = 1e-6;
 
