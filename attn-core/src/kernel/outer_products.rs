@@ -64,7 +64,6 @@ mod tests {
     use crate::kernel::testing::{
         Absolute, assert_close, noise, on_every_isa, same_for_all_threads,
     };
-    use crate::simd::Isa;
 
     /// Sizes around those of vectors, squares, tiles and blocks of rows, and results of several tiles.
     const SHAPES: [[usize; 3]; 14] = [
@@ -192,24 +191,21 @@ mod tests {
             outer_products(view, WriteMode::Add, a, b, &mut sums, Dtype::Model);
             (to, sums)
         };
-        // Forced, so that no other test changes it meanwhile.
-        Isa::current().force(|| {
-            let (whole, all_sums) = add(a, b);
-            for some_rows in [0..1, 5..8, 95..200, 699..700] {
-                for some_cols in [0..1, 15..18, 299..300, 590..600, 300..300] {
-                    let some = a.some_cols(some_rows.clone());
-                    let (part, sums) = add(some, b.some_cols(some_cols.clone()));
-                    let of_whole = some_rows
-                        .clone()
-                        .flat_map(|i| &whole[i * cols..][some_cols.clone()]);
-                    assert!(part.iter().eq(of_whole), "{some_rows:?}, {some_cols:?}");
-                    assert_eq!(sums, all_sums[some_rows.clone()], "{some_rows:?}");
-                }
-                let mut sums = vec![0.5; some_rows.len()];
-                column_sums(WriteMode::Add, a.some_cols(some_rows.clone()), &mut sums);
-                assert_eq!(sums, all_sums[some_rows.clone()], "{some_rows:?} alone");
+        let (whole, all_sums) = add(a, b);
+        for some_rows in [0..1, 5..8, 95..200, 699..700] {
+            for some_cols in [0..1, 15..18, 299..300, 590..600, 300..300] {
+                let some = a.some_cols(some_rows.clone());
+                let (part, sums) = add(some, b.some_cols(some_cols.clone()));
+                let of_whole = some_rows
+                    .clone()
+                    .flat_map(|i| &whole[i * cols..][some_cols.clone()]);
+                assert!(part.iter().eq(of_whole), "{some_rows:?}, {some_cols:?}");
+                assert_eq!(sums, all_sums[some_rows.clone()], "{some_rows:?}");
             }
-        });
+            let mut sums = vec![0.5; some_rows.len()];
+            column_sums(WriteMode::Add, a.some_cols(some_rows.clone()), &mut sums);
+            assert_eq!(sums, all_sums[some_rows.clone()], "{some_rows:?} alone");
+        }
     }
 
     #[test]

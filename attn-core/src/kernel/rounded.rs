@@ -312,17 +312,15 @@ mod tests {
         );
         let rows = Matrix::new(&a, depth, count).transposed();
         let columns = Matrix::new(&b, depth, cols);
-        Isa::current().force(|| {
-            let mut sums = vec![0.5; count];
-            let mut to = vec![0.0; count * cols];
-            let view = [MatrixMut::new(&mut to, count, cols)];
-            multiply_rounded(view, Initial::Old, rows, &columns, &mut sums);
-            let near = |row: usize, sum: f32| {
-                let want: f64 = (0..depth).map(|k| f64::from(a[k * count + row])).sum();
-                (f64::from(sum) - want - 0.5).abs() < 1e-4
-            };
-            assert!(sums.iter().enumerate().all(|(row, sum)| near(row, *sum)));
-        });
+        let mut sums = vec![0.5; count];
+        let mut to = vec![0.0; count * cols];
+        let view = [MatrixMut::new(&mut to, count, cols)];
+        multiply_rounded(view, Initial::Old, rows, &columns, &mut sums);
+        let near = |row: usize, sum: f32| {
+            let want: f64 = (0..depth).map(|k| f64::from(a[k * count + row])).sum();
+            (f64::from(sum) - want - 0.5).abs() < 1e-4
+        };
+        assert!(sums.iter().enumerate().all(|(row, sum)| near(row, *sum)));
     }
 
     #[test]

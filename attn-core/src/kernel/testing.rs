@@ -34,7 +34,7 @@ pub(super) fn wide<E: Copy + Into<f64>>(x: &[E]) -> Vec<f64> {
 }
 
 /// Runs a test with each instruction set of the machine.
-pub(super) fn on_every_isa(test: impl Fn(Isa)) {
+pub(super) fn on_every_isa(test: impl Fn(Isa) + Sync) {
     for isa in Isa::available() {
         isa.force(|| test(isa));
     }
@@ -43,12 +43,8 @@ pub(super) fn on_every_isa(test: impl Fn(Isa)) {
 /// Fails unless 1, 2, 3 and 8 threads compute the same, with each instruction set.
 #[track_caller]
 pub(super) fn same_for_all_threads<T: PartialEq + Send>(compute: impl Fn() -> T + Sync) {
-    let with = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        pool.expect("a pool of threads").install(&compute)
-    };
-    // Forced, so that no other test changes it meanwhile.
     on_every_isa(|isa| {
+        let with = |threads| isa.pool(threads).install(&compute);
         let alone = with(1);
         for threads in [2, 3, 8] {
             assert!(with(threads) == alone, "{threads} threads on {isa}");

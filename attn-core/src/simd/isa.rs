@@ -3,7 +3,6 @@
 use std::fmt::{Display, Formatter};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// An instruction set.
 ///
@@ -77,32 +76,14 @@ impl Isa {
     /// Where `ATTN_SIMD` names no instruction set, or one that the machine lacks.
     #[inline]
     pub fn current() -> Self {
+        #[cfg(test)]
+        if let Some(isa) = forced::OF_THREAD.get() {
+            return isa;
+        }
         match CURRENT.load(Ordering::Relaxed) {
             UNKNOWN => Self::detect(),
             index => Self::ALL[usize::from(index)],
         }
-    }
-
-    /// Makes this one the current one of all threads while `body` runs: for tests of code that chooses by itself.
-    /// Threads that force at the same time wait for each other; do not nest.
-    ///
-    /// # Panics
-    /// Where the machine lacks it.
-    pub fn force<T>(self, body: impl FnOnce() -> T) -> T {
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-        struct Restore(u8);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                CURRENT.store(self.0, Ordering::Relaxed);
-            }
-        }
-
-        self.assert_available();
-        // A panic of another test says nothing about the state: `Restore` has put it back.
-        let _serial = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let _restore = Restore(CURRENT.swap(self as u8, Ordering::Relaxed));
-        body()
     }
 
     #[cold]
@@ -129,6 +110,39 @@ impl Isa {
 /// Index into [`Isa::ALL`] of the current one.
 static CURRENT: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = u8::MAX;
+
+/// What tests of code that chooses by itself use. Other tests run at the same time, so the current one of a process cannot change.
+#[cfg(test)]
+mod forced {
+    use super::Isa;
+    use rayon::{ThreadPool, ThreadPoolBuilder};
+    use std::cell::Cell;
+
+    thread_local! {
+        pub(super) static OF_THREAD: Cell<Option<Isa>> = const { Cell::new(None) };
+    }
+
+    impl Isa {
+        /// Runs `body` on threads that use this one.
+        ///
+        /// # Panics
+        /// Where the machine lacks it.
+        pub(crate) fn force<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
+            self.pool(rayon::current_num_threads()).install(body)
+        }
+
+        /// So many threads that use this one.
+        ///
+        /// # Panics
+        /// Where the machine lacks it.
+        pub(crate) fn pool(self, threads: usize) -> ThreadPool {
+            self.assert_available();
+            let pool = ThreadPoolBuilder::new().num_threads(threads);
+            let pool = pool.start_handler(move |_| OF_THREAD.set(Some(self)));
+            pool.build().expect("a pool of threads")
+        }
+    }
+}
 
 #[cold]
 pub(super) fn absent(isa: Isa) -> ! {

@@ -468,7 +468,8 @@ mod tests {
                         .collect()
                 };
                 let want = all(reference);
-                type Multiply<'a> = &'a dyn Fn(Product<'_, '_, f32, Pair, Pair>, &PairPanels<'_>);
+                type Multiply<'a> =
+                    &'a (dyn Fn(Product<'_, '_, f32, Pair, Pair>, &PairPanels<'_>) + Sync);
                 let check = |want: &[f32], what: &str, multiply: Multiply<'_>| {
                     let mut got = vec![f32::NAN; rows * columns];
                     let mut to = [MatrixMut::new(&mut got, rows, columns)];

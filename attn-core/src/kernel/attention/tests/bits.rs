@@ -1,6 +1,6 @@
 //! The bits of a result depend only on its inputs.
 
-use std::cell::RefCell;
+use std::sync::OnceLock;
 
 use super::case::{Case, NormalizerKind, Pattern, ResultGradients, Tensors, attend, attend_with};
 use super::naive;
@@ -10,7 +10,6 @@ use crate::kernel::attention::{Dropout, HeadLayout, Sizes};
 use crate::kernel::testing::{
     Absolute, assert_close, noise, on_every_isa, same_for_all_threads, wide,
 };
-use crate::simd::Isa;
 
 fn sizes(len: usize) -> Sizes {
     Sizes {
@@ -101,15 +100,12 @@ fn results_do_not_depend_on_where_heads_stand() {
         };
         let x = Tensors::<f32>::random(&case, 1);
         let d = ResultGradients::random(&case, 2);
-        // The instruction set is forced, so that no other test changes it.
-        Isa::current().force(|| {
-            let expected = attend_with(&case, &x, &d, true);
-            for (at, layout) in (0..4).flat_map(|at| ALL.map(|layout| (at, layout))) {
-                let mut moved = case;
-                moved.layouts[at] = layout;
-                assert!(attend_with(&moved, &x, &d, true) == expected, "{moved:?}");
-            }
-        });
+        let expected = attend_with(&case, &x, &d, true);
+        for (at, layout) in (0..4).flat_map(|at| ALL.map(|layout| (at, layout))) {
+            let mut moved = case;
+            moved.layouts[at] = layout;
+            assert!(attend_with(&moved, &x, &d, true) == expected, "{moved:?}");
+        }
     }
 }
 
@@ -130,11 +126,9 @@ fn weights_as_a_result_change_no_other_result() {
             ..without
         };
         let x = Tensors::<f32>::random(&without, 1);
-        Isa::current().force(|| {
-            let found = attend_with(&with, &x, &ResultGradients::random(&with, 2), true);
-            let expected = attend(&without, &x, &d_out(&without));
-            assert!(found.out == expected.out && found.lse == expected.lse);
-        });
+        let found = attend_with(&with, &x, &ResultGradients::random(&with, 2), true);
+        let expected = attend(&without, &x, &d_out(&without));
+        assert!(found.out == expected.out && found.lse == expected.lse);
     }
 }
 
@@ -183,16 +177,13 @@ fn instruction_sets_agree() {
         };
         let x = Tensors::<f64>::random(&case, 1);
         let (out, lse) = naive::forward(&case, &x);
-        let first = RefCell::new(None);
+        let first = OnceLock::new();
         on_every_isa(|isa| {
             let found = attend(&case, &x, &wide(&d_out(&case)));
             // Rounding errors of sums of 77 numbers.
             assert_close(format!("out on {isa}"), &found.out, &out, Absolute(1e-13));
             assert_close(format!("lse on {isa}"), &found.lse, &lse, Absolute(1e-13));
-            let expected = first
-                .borrow_mut()
-                .get_or_insert_with(|| found.d.clone())
-                .clone();
+            let expected = first.get_or_init(|| found.d.clone());
             for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.each()) {
                 assert_close(format!("{name} on {isa}"), found, expected, Absolute(1e-12));
             }

@@ -124,7 +124,7 @@ fn cases(pattern: Pattern) -> Vec<Case> {
 }
 
 /// Every case with every poison, and its results without. The numbers are as in `f32`, so that 1e30 squared is infinite.
-fn for_each_poison(pattern: Pattern, test: impl Fn(&Case, &Inputs, f32, &Results<f32>)) {
+fn for_each_poison(pattern: Pattern, test: impl Fn(&Case, &Inputs, f32, &Results<f32>) + Sync) {
     on_every_isa(|_| {
         for case in cases(pattern) {
             let inputs = Inputs::new(&case);

@@ -5,7 +5,6 @@ use super::naive;
 use crate::kernel::attention::{Gradients, Sizes};
 use crate::kernel::testing::{Absolute, assert_close, noise, wide};
 use crate::kernel::{Matrix, MatrixMut};
-use crate::simd::Isa;
 
 /// Queries, keys and values are columns of one matrix, the layout of one projection.
 #[test]
@@ -21,58 +20,55 @@ fn packed_tensors_are_read_and_written_in_place() {
         value_width: 5,
     };
     let case = Case::plain(sizes, Pattern::Causal);
-    // The instruction set is forced, so that no other test changes it.
-    Isa::current().force(|| {
-        let x = Tensors::<f32>::random(&case, 1);
-        let d_out = noise(2 * LEN * 4 * 5, 2);
-        let expected = attend(&case, &x, &d_out);
+    let x = Tensors::<f32>::random(&case, 1);
+    let d_out = noise(2 * LEN * 4 * 5, 2);
+    let expected = attend(&case, &x, &d_out);
 
-        let widths = [12, 6, 10];
-        let rows = 2 * LEN;
-        let cols = widths.iter().sum::<usize>();
-        let columns = [0..12, 12..18, 18..28];
-        let mut packed = vec![0.0; rows * cols];
-        for (columns, tensor) in columns.iter().zip([&x.q, &x.k, &x.v]) {
-            for (to, from) in packed.chunks_mut(cols).zip(tensor.chunks(columns.len())) {
-                to[columns.clone()].copy_from_slice(from);
-            }
+    let widths = [12, 6, 10];
+    let rows = 2 * LEN;
+    let cols = widths.iter().sum::<usize>();
+    let columns = [0..12, 12..18, 18..28];
+    let mut packed = vec![0.0; rows * cols];
+    for (columns, tensor) in columns.iter().zip([&x.q, &x.k, &x.v]) {
+        for (to, from) in packed.chunks_mut(cols).zip(tensor.chunks(columns.len())) {
+            to[columns.clone()].copy_from_slice(from);
         }
-        let whole = Matrix::new(&packed, rows, cols);
-        let [q, k, v] = columns.clone().map(|columns| whole.some_cols(columns));
-        let none = Matrix::new(&[], 0, 0);
-        let attention = attention(&case, &x, None, [none, none]);
-        let mut out = vec![0.0; d_out.len()];
-        let mut lse = vec![0.0; 2 * 4 * LEN];
-        attention.forward(q, k, v, MatrixMut::new(&mut out, rows, 20), &mut lse);
-        assert!(out == expected.out);
+    }
+    let whole = Matrix::new(&packed, rows, cols);
+    let [q, k, v] = columns.clone().map(|columns| whole.some_cols(columns));
+    let none = Matrix::new(&[], 0, 0);
+    let attention = attention(&case, &x, None, [none, none]);
+    let mut out = vec![0.0; d_out.len()];
+    let mut lse = vec![0.0; 2 * 4 * LEN];
+    attention.forward(q, k, v, MatrixMut::new(&mut out, rows, 20), &mut lse);
+    assert!(out == expected.out);
 
-        let mut d = vec![f32::NAN; rows * cols];
-        let (d_q, others) = MatrixMut::new(&mut d, rows, cols).split_cols(12);
-        let (d_k, d_v) = others.split_cols(6);
-        let gradients = Gradients {
-            q: d_q,
-            k: d_k,
-            v: d_v,
-            score: None,
-            query_gain: None,
-            key_gain: None,
-            w: None,
-            sink: None,
-            mix_scores: None,
-            mix_weights: None,
-        };
-        let out = Matrix::new(&out, rows, 20);
-        let d_out = Matrix::new(&d_out, rows, 20);
-        attention.backward(q, k, v, out, &lse, d_out, gradients);
-        for (columns, tensor) in columns
-            .iter()
-            .zip([&expected.d.q, &expected.d.k, &expected.d.v])
-        {
-            for (found, expected) in d.chunks(cols).zip(tensor.chunks(columns.len())) {
-                assert!(found[columns.clone()] == *expected);
-            }
+    let mut d = vec![f32::NAN; rows * cols];
+    let (d_q, others) = MatrixMut::new(&mut d, rows, cols).split_cols(12);
+    let (d_k, d_v) = others.split_cols(6);
+    let gradients = Gradients {
+        q: d_q,
+        k: d_k,
+        v: d_v,
+        score: None,
+        query_gain: None,
+        key_gain: None,
+        w: None,
+        sink: None,
+        mix_scores: None,
+        mix_weights: None,
+    };
+    let out = Matrix::new(&out, rows, 20);
+    let d_out = Matrix::new(&d_out, rows, 20);
+    attention.backward(q, k, v, out, &lse, d_out, gradients);
+    for (columns, tensor) in columns
+        .iter()
+        .zip([&expected.d.q, &expected.d.k, &expected.d.v])
+    {
+        for (found, expected) in d.chunks(cols).zip(tensor.chunks(columns.len())) {
+            assert!(found[columns.clone()] == *expected);
         }
-    });
+    }
 }
 
 #[test]

@@ -13,7 +13,6 @@ use dfdx::{
 
 use super::*;
 use crate::fused::id_of;
-use crate::simd::Isa;
 use crate::train::{
     AdafactorConfig, AdamWConfig, InvalidSetting, LionConfig, MuonConfig, ScheduleFreeConfig,
     SgdConfig,
@@ -92,14 +91,11 @@ fn train<A: Algorithm>(algorithm: A, steps: u64, at_a_time: usize) -> Trained {
 }
 
 fn assert_same_bits<A: Algorithm + Copy + Send>(algorithm: A) {
-    // Forced, so that no other test changes it meanwhile.
-    Isa::current().force(|| {
-        let one_by_one = in_pool_of(1, || train(algorithm, 3, 1));
-        for threads in [1, 2, 3, 8] {
-            let together = in_pool_of(threads, || train(algorithm, 3, DIMS.len()));
-            assert!(together == one_by_one, "{} on {threads} threads", A::NAME);
-        }
-    });
+    let one_by_one = in_pool_of(1, || train(algorithm, 3, 1));
+    for threads in [1, 2, 3, 8] {
+        let together = in_pool_of(threads, || train(algorithm, 3, DIMS.len()));
+        assert!(together == one_by_one, "{} on {threads} threads", A::NAME);
+    }
 }
 
 #[test]
