@@ -11,7 +11,8 @@ use crate::{
     Error,
     kernel::{
         Buffer, Kernels, Matrix, MatrixMut,
-        attention::{Attention, PAGE_ROWS, Positions, decode, head_transform},
+        attention::{Attention, PAGE_ROWS, PagedRows, Positions, Sizes, decode, transform_head},
+        parallel,
     },
     memory::can_allocate,
 };
@@ -90,23 +91,26 @@ impl<E: Kernels> Cache<E> {
             capacity,
         } = room;
         let sizes = attention.sizes;
-        let mut widths = [sizes.width, sizes.value_width].map(|width| sizes.kv_heads * width);
+        let mut widths = [sizes.width, sizes.value_width];
         if in_keys.is_some() {
             widths[1] = 0;
         }
         // A lower bound, before the mask is evaluated.
-        check_memory::<E, Dev>(sequences, capacity.min(MAX_NEW), widths)?;
+        let numbers = widths.map(|width| sizes.kv_heads * width);
+        check_memory::<E, Dev>(sequences, capacity.min(MAX_NEW), numbers)?;
         // The space for new tokens holds the whole sequence, whatever the mask.
         let key_window = match capacity <= MAX_NEW {
             true => KeyWindow::all(capacity),
             false => KeyWindow::of(attention.mask, sizes, different, capacity),
         };
         let rows = capacity.min(key_window.kept + key_window.window + MAX_NEW);
-        check_memory::<E, Dev>(sequences, rows, widths)?;
+        check_memory::<E, Dev>(sequences, rows, numbers)?;
         let evicts = rows < capacity;
         let rows_of_page = if evicts { rows } else { PAGE_ROWS };
-        let [keys, values] =
-            widths.map(|width| CachedRows::Model(Pages::new(sequences, rows, rows_of_page, width)));
+        let [keys, values] = widths.map(|width| {
+            let of_row = [sizes.kv_heads, width];
+            CachedRows::Model(Pages::new(sequences, rows, rows_of_page, of_row))
+        });
         Ok(Self {
             keys,
             values: in_keys.map_or(Values::Apart(values), Values::InKeys),
@@ -204,13 +208,10 @@ impl<E: Kernels> Cache<E> {
         new: &NewTokens,
         attention: &Attention<'_, E>,
         [q, k, v]: [Matrix<'_, E>; 3],
-        mut output: MatrixMut<'_, E>,
-        mut lse: Option<&mut [E]>,
+        output: MatrixMut<'_, E>,
+        lse: Option<&mut [E]>,
     ) {
-        for span in new.spans() {
-            let lse = lse.as_deref_mut();
-            self.attend_in(span, attention, [q, k, v], output.reborrow(), lse);
-        }
+        self.attend_spans(new.spans(), attention, [q, k, v], output, lse);
     }
 
     /// The same for the tokens of one sequence: these rows of the tensors.
@@ -222,30 +223,43 @@ impl<E: Kernels> Cache<E> {
         span: &Span,
         attention: &Attention<'_, E>,
         [q, k, v]: [Matrix<'_, E>; 3],
-        mut output: MatrixMut<'_, E>,
+        output: MatrixMut<'_, E>,
         lse: Option<&mut [E]>,
     ) {
-        let [q, k, v] = [q, k, v].map(|x| x.some_rows(span.rows.clone()));
-        self.evict(span);
-        self.push(attention, span, k, v);
-        let sequence = &self.sequences[span.sequence];
-        let positions = Positions {
-            sequence: span.sequence,
-            first: span.first,
-            kept: self.key_window.kept,
-            dropped: sequence.dropped,
-        };
-        let keys = self.keys.read(span.sequence, sequence.len);
-        let values = match &self.values {
-            Values::Apart(values) => values.read(span.sequence, sequence.len),
-            Values::InKeys(start) => keys.some_cols(*start..start + attention.sizes.value_width),
-        };
-        let output = span.of(&mut output);
-        let mut sums = Buffer::uninit(attention.sizes.heads * q.rows());
-        decode(attention, positions, q, keys, values, output, &mut sums);
-        if let Some(lse) = lse {
-            span.write_heads(&sums, lse);
+        let spans = std::slice::from_ref(span);
+        self.attend_spans(spans, attention, [q, k, v], output, lse);
+    }
+
+    fn attend_spans(
+        &mut self,
+        spans: &[Span],
+        attention: &Attention<'_, E>,
+        [q, k, v]: [Matrix<'_, E>; 3],
+        output: MatrixMut<'_, E>,
+        lse: Option<&mut [E]>,
+    ) {
+        for span in spans {
+            let [k, v] = [k, v].map(|x| x.some_rows(span.rows.clone()));
+            self.evict(span);
+            self.push(attention, span, k, v);
         }
+        decode_spans(spans, attention, q, output, lse, |span| {
+            let sequence = &self.sequences[span.sequence];
+            let positions = Positions {
+                sequence: span.sequence,
+                first: span.first,
+                kept: self.key_window.kept,
+                dropped: sequence.dropped,
+            };
+            let keys = self.keys.read(span.sequence, sequence.len);
+            let values = match &self.values {
+                Values::Apart(values) => values.read(span.sequence, sequence.len),
+                Values::InKeys(start) => {
+                    keys.some_cols(*start..start + attention.sizes.value_width)
+                }
+            };
+            (positions, [keys, values])
+        });
     }
 
     /// Evicts rows that no later query attends to, if there is no free space.
@@ -276,20 +290,64 @@ impl<E: Kernels> Cache<E> {
     ) {
         let sequence = &mut self.sequences[span.sequence];
         let rows = sequence.len..sequence.len + span.rows.len();
-        let heads = attention.sizes.kv_heads;
         let keys = (&attention.key, k, &mut self.keys);
         let values = match &mut self.values {
             Values::Apart(values) => Some((&attention.value, v, values)),
             Values::InKeys(_) => None,
         };
         for (transform, x, pages) in [keys].into_iter().chain(values) {
-            pages.write(span.sequence, rows.clone(), |some, to| {
+            pages.write(span.sequence, rows.clone(), |some, head, to| {
                 let transform = transform.from(span.first + some.start);
-                let len = some.len();
-                head_transform(&transform, 1, len, heads, x.some_rows(some), to);
+                transform_head(&transform, head, x.some_rows(some), to);
             });
         }
         sequence.len = rows.end;
+    }
+}
+
+/// The attention of the tokens of each span to the keys and values of its sequence, which `past` returns. The threads share the sequences if each has
+/// too little work for several threads.
+pub(super) fn decode_spans<'a, E: Kernels>(
+    spans: &[Span],
+    attention: &Attention<'_, E>,
+    q: Matrix<'_, E>,
+    output: MatrixMut<'_, E>,
+    lse: Option<&mut [E]>,
+    past: impl Fn(&Span) -> (Positions, [PagedRows<'a, E>; 2]) + Sync,
+) {
+    let sizes = attention.sizes;
+    let tokens: usize = spans.iter().map(|span| span.rows.len()).sum();
+    // `[heads, tokens]` of one span after the other.
+    let mut sums = Buffer::uninit(sizes.heads * tokens);
+    let mut rest = (output, &mut sums[..], 0);
+    let tasks = spans.iter().map(|span| {
+        let (output, sums, first) = std::mem::replace(&mut rest, (MatrixMut::empty(), &mut [], 0));
+        let (output, others) = output.split_rows(span.rows.end - first);
+        let of_span = output.split_rows(span.rows.start - first).1;
+        let (sums, other_sums) = sums.split_at_mut(sizes.heads * span.rows.len());
+        rest = (others, other_sums, span.rows.end);
+        (span, of_span, sums)
+    });
+    let run = |(span, output, sums): (&Span, MatrixMut<'_, E>, &mut [E])| {
+        let (positions, [keys, values]) = past(span);
+        let q = q.some_rows(span.rows.clone());
+        decode(attention, positions, q, keys, values, output, sums);
+    };
+    let pairs = |span: &Span| sizes.heads * span.rows.len() * past(span).1[0].rows();
+    let is_small = |query: usize, pairs: usize| Sizes { query, ..sizes }.is_small(pairs);
+    let is_each_small = |span: &Span| is_small(span.rows.len(), pairs(span));
+    let is_all_small = is_small(1, spans.iter().map(pairs).sum());
+    match spans.iter().all(is_each_small) && !is_all_small {
+        true => parallel::for_each(tasks, run),
+        false => tasks.for_each(run),
+    }
+    if let Some(lse) = lse {
+        let mut rest = &sums[..];
+        for span in spans {
+            let (of_span, others) = rest.split_at(sizes.heads * span.rows.len());
+            span.write_heads(of_span, lse);
+            rest = others;
+        }
     }
 }
 
@@ -311,5 +369,109 @@ pub(super) fn check_memory<E, Dev>(
             layer: "a session",
             sizes: vec![("sequences", sequences), ("tokens", rows), ("width", width)],
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+    use crate::kernel::{
+        Dtype,
+        attention::{Everything, HeadTransform, Normalizer, Similarity, TalkingHeads},
+    };
+
+    /// The length of each sequence before the last token: alone, each is too short for two threads.
+    const LENS: [usize; 5] = [0, 1, 90, 95, 99];
+    const SIZES: Sizes = Sizes {
+        batch: LENS.len(),
+        heads: 8,
+        kv_heads: 4,
+        query: 100,
+        key: 100,
+        width: 64,
+        value_width: 60,
+    };
+
+    const ROOM: Capacity = Capacity {
+        sequences: LENS.len(),
+        capacity: 100,
+    };
+
+    fn attention() -> Attention<'static, f32> {
+        Attention {
+            sizes: SIZES,
+            query: HeadTransform::default(),
+            key: HeadTransform::default(),
+            value: HeadTransform::default(),
+            similarity: Similarity::Dot { scale: 0.125 },
+            score: None,
+            mask: &Everything,
+            normalizer: Normalizer::Softmax,
+            talking: TalkingHeads::default(),
+            dropout: None,
+            dtype: Dtype::Model,
+        }
+    }
+
+    /// The output and the `lse` of the tokens at these positions of each of these sequences.
+    fn attend(cache: &mut Cache<f32>, new: &[(usize, Range<usize>)]) -> Vec<(Vec<f32>, Vec<f32>)> {
+        let Sizes {
+            heads, kv_heads, ..
+        } = SIZES;
+        let widths = [
+            heads * SIZES.width,
+            kv_heads * SIZES.width,
+            kv_heads * SIZES.value_width,
+        ];
+        let mut tokens = NewTokens::none(ROOM);
+        let mut numbers = [(); 3].map(|()| Vec::new());
+        for (sequence, positions) in new {
+            tokens.push(*sequence, positions.start, &vec![0; positions.len()]);
+            for (numbers, width) in numbers.iter_mut().zip(widths) {
+                let places = positions.start * width..positions.end * width;
+                let number = |i: usize| ((i * 37 + sequence * 101) % 1009) as f32 / 500.0 - 1.0;
+                numbers.extend(places.map(number));
+            }
+        }
+        let rows = tokens.len();
+        let qkv = [0, 1, 2].map(|index| Matrix::new(&numbers[index], rows, widths[index]));
+        let width = heads * SIZES.value_width;
+        let mut output = vec![f32::NAN; rows * width];
+        let mut lse = vec![f32::NAN; heads * rows];
+        let to = MatrixMut::new(&mut output, rows, width);
+        cache.attend(&tokens, &attention(), qkv, to, Some(&mut lse));
+        let of_span = |span: &Span| {
+            let output = &output[span.rows.start * width..span.rows.end * width];
+            let of_heads = lse.chunks(rows);
+            let lse = of_heads.flat_map(|of_head| &of_head[span.rows.clone()]);
+            (output.to_vec(), lse.copied().collect())
+        };
+        tokens.spans().iter().map(of_span).collect()
+    }
+
+    #[test]
+    fn tokens_of_several_sequences_are_those_of_each_on_any_number_of_threads() {
+        let cache = Cache::new::<()>(ROOM, LENS.len(), &attention());
+        let mut cache = cache.expect("there is room");
+        let before: Vec<_> = LENS.into_iter().enumerate().skip(1).collect();
+        let before: Vec<_> = before.into_iter().map(|(i, len)| (i, 0..len)).collect();
+        attend(&mut cache, &before);
+        let new: Vec<_> = (0..).zip(LENS.map(|len| len..len + 1)).collect();
+        let alone = new
+            .chunks(1)
+            .flat_map(|new| attend(&mut cache.clone(), new));
+        let alone: Vec<_> = alone.collect();
+        assert!(alone.iter().all(|(output, lse)| {
+            let mut numbers = output.iter().chain(lse);
+            numbers.all(|x| x.is_finite())
+        }));
+        for threads in [1, 2, 3, 8] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let pool = pool.expect("a pool of threads");
+            let together = pool.install(|| attend(&mut cache.clone(), &new));
+            assert!(together == alone, "{threads} threads");
+        }
     }
 }

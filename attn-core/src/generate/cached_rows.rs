@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{memory::CacheMemory, pages::Pages};
 use crate::kernel::{Buffer, Kernels, MatrixMut, attention::PagedRows};
 
-/// `[sequences, rows, width]`
+/// `[sequences, rows, heads, width]`
 #[derive(Clone, Debug)]
 pub(super) enum CachedRows<E> {
     Model(Pages<E>),
@@ -36,15 +36,15 @@ impl<E: Kernels> CachedRows<E> {
         &mut self,
         sequence: usize,
         rows: Range<usize>,
-        mut body: impl FnMut(Range<usize>, MatrixMut<'_, E>),
+        body: impl Fn(Range<usize>, usize, MatrixMut<'_, E>) + Send + Sync,
     ) {
         match self {
             Self::Model(pages) => pages.write(sequence, rows, body),
-            Self::Bf16(pages) => pages.write(sequence, rows, |some, to| {
+            Self::Bf16(pages) => pages.write(sequence, rows, |some, head, to| {
                 let (rows, width) = (to.rows(), to.cols());
                 let mut numbers = Buffer::uninit(rows * width);
                 let mut numbers = MatrixMut::new(&mut numbers, rows, width);
-                body(some, numbers.reborrow());
+                body(some, head, numbers.reborrow());
                 E::round_rows(numbers.as_ref(), to);
             }),
         }
@@ -88,8 +88,8 @@ impl<E: Kernels> CachedRows<E> {
         let mut rounded = pages.emptied();
         for sequence in 0..sequences {
             let rows = pages.read(sequence, len);
-            rounded.write(sequence, 0..len, |some, to| {
-                E::round_rows(rows.in_page(some), to);
+            rounded.write(sequence, 0..len, |some, head, to| {
+                E::round_rows(rows.head(head).in_page(some), to);
             });
         }
         Self::Bf16(rounded)

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use super::{
-    cache::check_memory, cached_rows::CachedRows, decoder::SequenceState, memory::CacheMemory,
-    pages::Pages, tokens::NewTokens,
+    cache::{check_memory, decode_spans},
+    cached_rows::CachedRows,
+    decoder::SequenceState,
+    memory::CacheMemory,
+    pages::Pages,
+    tokens::NewTokens,
 };
 use crate::{
     Element, Error,
     kernel::{
-        Buffer, Kernels, Matrix, MatrixMut,
-        attention::{Attention, Positions, decode, head_transform},
+        Kernels, Matrix, MatrixMut,
+        attention::{Attention, HeadTransform, Positions, transform_head},
     },
     model::FusedBlock,
 };
@@ -74,12 +78,14 @@ impl<E: Kernels> ContextCache<E> {
         let sizes = attention.sizes;
         let (batch, len) = (sizes.batch, sizes.key);
         check_memory::<E, Dev>(batch, len, [k.cols(), v.cols()])?;
-        let of = |transform, x: Matrix<'_, E>| {
-            let mut pages = Pages::new(batch, len, len, x.cols());
+        let of = |transform: &HeadTransform<'_, E>, x: Matrix<'_, E>| {
+            let heads = sizes.kv_heads;
+            let of_row = [heads, x.cols() / heads.max(1)];
+            let mut pages = Pages::new(batch, len, len, of_row);
             for sequence in 0..batch {
                 let x = x.some_rows(sequence * len..(sequence + 1) * len);
-                pages.write(sequence, 0..len, |_, to| {
-                    head_transform(transform, 1, len, sizes.kv_heads, x, to);
+                pages.write(sequence, 0..len, |some, head, to| {
+                    transform_head(&transform.from(some.start), head, x.some_rows(some), to);
                 });
             }
             CachedRows::Model(pages)
@@ -118,26 +124,22 @@ impl<E: Kernels> ContextCache<E> {
         new: &NewTokens,
         attention: &Attention<'_, E>,
         q: Matrix<'_, E>,
-        mut output: MatrixMut<'_, E>,
-        mut lse: Option<&mut [E]>,
+        output: MatrixMut<'_, E>,
+        lse: Option<&mut [E]>,
     ) {
-        for span in new.spans() {
+        decode_spans(new.spans(), attention, q, output, lse, |span| {
             let positions = Positions {
                 sequence: span.sequence,
                 first: span.first,
                 kept: self.len,
                 dropped: 0,
             };
-            let [keys, values] =
-                [&self.keys, &self.values].map(|pages| pages.read(span.sequence, self.len));
-            let q = q.some_rows(span.rows.clone());
-            let output = span.of(&mut output);
-            let mut sums = Buffer::uninit(attention.sizes.heads * q.rows());
-            decode(attention, positions, q, keys, values, output, &mut sums);
-            if let Some(lse) = lse.as_deref_mut() {
-                span.write_heads(&sums, lse);
-            }
-        }
+            let past = [&self.keys, &self.values];
+            (
+                positions,
+                past.map(|rows| rows.read(span.sequence, self.len)),
+            )
+        });
     }
 }
 

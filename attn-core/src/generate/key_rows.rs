@@ -35,7 +35,7 @@ impl<E: Kernels> KeyRows<E> {
         } = room;
         check_memory::<E, Dev>(sequences, capacity, [width, 0])?;
         Ok(Self {
-            numbers: Pages::new(sequences, capacity * width, PAGE_NUMBERS, 1),
+            numbers: Pages::new(sequences, capacity * width, PAGE_NUMBERS, [1, 1]),
             width,
         })
     }
@@ -72,7 +72,7 @@ impl<E: Kernels> KeyRows<E> {
         let first = span.first * self.width;
         let len = first + numbers.len();
         self.numbers
-            .write(span.sequence, first..len, |written, mut to| {
+            .write(span.sequence, first..len, |written, _, mut to| {
                 to.as_mut_slice().copy_from_slice(&numbers[written]);
             });
         PagedNumbers::new(self.numbers.of_sequence(span.sequence), len)

@@ -311,11 +311,11 @@ impl<'a, 'b, E: Real, A: Copy, B: Copy> Product<'a, 'b, E, A, B> {
         F: Factors<V, Row = A, Column = B>,
     {
         self.prefetch_results::<R>(&place, C * size_of::<V>());
-        let ahead = match prefetches {
-            true => self.ahead(&place, R),
-            false => None,
+        let prefetch = match prefetches {
+            true => self.prefetch(&place, R),
+            false => Prefetch::Row(0),
         };
-        let sums = sums::<V, F, R, C>(self.rows, place.rows.start, b, col, ahead);
+        let sums = sums::<V, F, R, C>(self.rows, place.rows.start, b, col, prefetch);
         self.write::<V, _, R, C>(&place, sums);
     }
 
@@ -368,18 +368,13 @@ impl<E: Real, A: Copy, B: Copy> Product<'_, '_, E, A, B> {
         }
     }
 
-    /// The memory that a tile of `rows` rows prefetches: its share of the numbers that the caller reads next, or the rows of the next tile. The
-    /// numbers of a row may stand apart, and those of neighbouring rows side by side. Each depth is then in a cache line of its own, of which the
-    /// processor foresees nothing.
+    /// What a tile of `rows` rows prefetches: its share of the numbers that the caller reads next, or the last row of the next tile.
     #[inline(always)]
-    fn ahead(&self, place: &Place, rows: usize) -> Option<Ahead> {
-        if let Some((ahead, _)) = self.next_ahead(place.rows.start, rows) {
-            return Some(ahead);
+    fn prefetch(&self, place: &Place, rows: usize) -> Prefetch {
+        match self.next_ahead(place.rows.start, rows) {
+            Some((ahead, _)) => Prefetch::Next(ahead),
+            None => Prefetch::Row((2 * rows - 1) * self.rows.strides().0),
         }
-        let (row_stride, step) = self.rows.strides();
-        let last_of_next = (place.rows.start + 2 * rows - 1) * row_stride;
-        let line = self.rows.as_ptr().wrapping_add(last_of_next).cast();
-        (step > 1).then(|| Ahead::new(line, LINE, step * size_of::<A>()))
     }
 
     /// The share of a tile of `rows` rows, from `row` on, of the numbers that the caller reads next, and its lines.
@@ -398,6 +393,15 @@ impl<E: Real, A: Copy, B: Copy> Product<'_, '_, E, A, B> {
         let ahead = Ahead::new(piece.cast(), bytes, stride * size_of::<E>());
         Some((ahead, share * bytes / LINE))
     }
+}
+
+/// What a tile prefetches at each depth.
+enum Prefetch {
+    /// A row that is so far behind the first one, if the numbers of a row stand apart and those of neighbouring rows side by side. Each depth is then in a
+    /// cache line of its own, of which the processor foresees nothing.
+    Row(usize),
+    /// A line of the numbers that the caller reads next.
+    Next(Ahead),
 }
 
 /// The rows of the next tile, if there are so many left: all tiles have about as many.
@@ -513,14 +517,14 @@ impl<E: Real> Initial<'_, E> {
 }
 
 /// The sums of `R` rows from `first` on, and of `N` vectors of columns of the panel `b` from `col` on. Behind the last row there is that one
-/// again. Each depth prefetches a line.
+/// again.
 #[inline(always)]
 fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
     a: Matrix<'_, F::Row>,
     first: usize,
     b: Panel<'_, F::Column>,
     col: usize,
-    ahead: Option<Ahead>,
+    prefetch: Prefetch,
 ) -> [[V; N]; R] {
     let depth = a.cols();
     let last_depth = depth.saturating_sub(1) * b.stride;
@@ -554,19 +558,20 @@ fn sums<V: Vector, F: Factors<V>, const R: usize, const N: usize>(
     unsafe {
         match row_stride {
             1 if count >= R => {
-                depths.sums::<V, F, R, N>(|[rows, _], row| rows.wrapping_add(row), ahead)
+                depths.sums::<V, F, R, N>(|[rows, _], row| rows.wrapping_add(row), prefetch)
             }
             _ if count >= R => depths.sums::<V, F, R, N>(
                 |[rows, behind], row| match row.checked_sub(R / 2) {
                     None => rows.wrapping_add(row * row_stride),
                     Some(row) => behind.wrapping_add(row * row_stride),
                 },
-                ahead,
+                prefetch,
             ),
             _ => {
                 let offsets: [usize; R] =
                     std::array::from_fn(|row| row.min(count - 1) * row_stride);
-                depths.sums::<V, F, R, N>(|[rows, _], row| rows.wrapping_add(offsets[row]), ahead)
+                depths
+                    .sums::<V, F, R, N>(|[rows, _], row| rows.wrapping_add(offsets[row]), prefetch)
             }
         }
     }
@@ -601,40 +606,57 @@ impl<A: Copy, B: Copy> Depths<A, B> {
     >(
         self,
         place: impl Fn([*const A; 2], usize) -> *const A,
-        mut ahead: Option<Ahead>,
+        prefetch: Prefetch,
     ) -> [[V; N]; R] {
         let mut sums = [[V::zero(); N]; R];
         // Behind the last depth they may point outside of both sides, and are not read.
         let (mut rows, mut columns) = (self.rows, self.columns);
-        let mut depths = self.count;
-        if self.step == 1 && ahead.is_none() {
-            while depths >= UNROLLED {
-                macro_rules! add_depths {
-                    ($($at:literal)*) => {$(
-                        const { assert!($at < UNROLLED) };
-                        // SAFETY: the caller says that these columns are there, and that each row has a number here.
-                        unsafe {
-                            let place = |row| place(rows, row).wrapping_add($at);
-                            add_depth::<V, F, R, N>(&mut sums, place, columns);
-                        }
-                        columns = columns.wrapping_add(self.stride);
-                        // The compiler must not load numbers of the next depth earlier: they would take registers from the sums.
-                        compiler_fence(Ordering::SeqCst);
-                    )*};
+        macro_rules! add_depth {
+            ($at:expr) => {
+                // SAFETY: the caller says that these columns are there, and that each row has a number here.
+                unsafe {
+                    let place = |row| place(rows, row).wrapping_add($at);
+                    add_depth::<V, F, R, N>(&mut sums, place, columns);
                 }
-                add_depths!(0 1 2 3);
-                rows = rows.map(|row| row.wrapping_add(UNROLLED));
-                depths -= UNROLLED;
+                columns = columns.wrapping_add(self.stride);
+            };
+        }
+        let row = match prefetch {
+            Prefetch::Row(row) => row,
+            Prefetch::Next(mut ahead) => {
+                for _ in 0..self.count {
+                    ahead.prefetch_next();
+                    add_depth!(0);
+                    rows = rows.map(|row| row.wrapping_add(self.step));
+                }
+                return sums;
             }
+        };
+        if self.step != 1 {
+            for _ in 0..self.count {
+                prefetch_line(rows[0].wrapping_add(row));
+                add_depth!(0);
+                rows = rows.map(|row| row.wrapping_add(self.step));
+            }
+            return sums;
+        }
+        let mut depths = self.count;
+        while depths >= UNROLLED {
+            macro_rules! add_depths {
+                ($($at:literal)*) => {$(
+                    const { assert!($at < UNROLLED) };
+                    add_depth!($at);
+                    // The compiler must not load numbers of the next depth earlier: they would take registers from the sums.
+                    compiler_fence(Ordering::SeqCst);
+                )*};
+            }
+            add_depths!(0 1 2 3);
+            rows = rows.map(|row| row.wrapping_add(UNROLLED));
+            depths -= UNROLLED;
         }
         for _ in 0..depths {
-            if let Some(ahead) = &mut ahead {
-                ahead.prefetch_next();
-            }
-            // SAFETY: the caller says that these columns are there, and that each row has a number here.
-            unsafe { add_depth::<V, F, R, N>(&mut sums, |row| place(rows, row), columns) };
+            add_depth!(0);
             rows = rows.map(|row| row.wrapping_add(self.step));
-            columns = columns.wrapping_add(self.stride);
         }
         sums
     }

@@ -13,7 +13,7 @@
 //! Henry et al., "Query-key normalization for transformers" (2020); Su et al., "RoFormer" (2021), equation 34, with the halves
 //! paired as in GPT-NeoX and Llama, or neighbours as in GPT-J.
 //!
-//! Attention transforms vectors as it loads them. [`head_transform`] is for callers outside of it.
+//! Attention transforms vectors as it loads them. [`head_transform`] and [`transform_head`] are for callers outside of it.
 
 use super::{HeadTransform, Norm, Rope};
 use crate::kernel::compiled::compiled;
@@ -59,6 +59,26 @@ compiled! {
             let first = task * chunk;
             run(Forward { vectors, first, to });
         });
+    }
+
+    /// The same for the vectors of one head, of one sequence.
+    ///
+    /// `x`: `[len, heads * width]`; `to`: `[len, width]`.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn transform_head<E>(
+        transform: &HeadTransform<'_, E>,
+        head: usize,
+        x: Matrix<'_, E>,
+        to: MatrixMut<'_, E>,
+    ) {
+        let width = to.cols();
+        let x = x.some_cols(head * width..(head + 1) * width);
+        assert_eq!(shape(x), (to.rows(), width), "vectors of another shape");
+        let transform = transform.of_head(head, width);
+        let vectors = Vectors::new(&transform, [1, x.rows(), 1], x);
+        run(Forward { vectors, first: 0, to });
     }
 
     /// The derivative of [`head_transform`], from `d`, the gradient of the transformed vectors. It overwrites `to`, the gradient of `x`,

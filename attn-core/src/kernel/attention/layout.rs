@@ -17,6 +17,13 @@ impl Sizes {
         self.heads.checked_div(self.kv_heads).unwrap_or(0)
     }
 
+    /// Whether a second thread does not pay for so many pairs of queries and keys.
+    pub(crate) fn is_small(&self, pairs: usize) -> bool {
+        // The keys of one query come from memory, which takes longer than the products.
+        let small = if self.query == 1 { SMALL / 4 } else { SMALL };
+        pairs * (self.width + self.value_width) < small
+    }
+
     /// The query heads of a key head.
     pub(super) fn heads_of(self, b: usize, kv: usize) -> impl Iterator<Item = Head> {
         let group = self.group();
@@ -67,9 +74,7 @@ impl<E: Pooled> Attention<'_, E> {
     ) {
         let sizes = self.sizes;
         let pairs = key_heads * sizes.group() * sizes.query * sizes.key;
-        // The keys of one query come from memory, which takes longer than the products.
-        let small = if sizes.query == 1 { SMALL / 4 } else { SMALL };
-        if pairs * (sizes.width + sizes.value_width) < small {
+        if sizes.is_small(pairs) {
             tasks.into_iter().for_each(body);
         } else {
             parallel::for_each(tasks, body);

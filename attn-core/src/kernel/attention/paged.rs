@@ -13,18 +13,22 @@ use crate::kernel::{Matrix, Pooled};
 /// The number of rows of a page: a tile that begins at a multiple of it is in one page, and is read where it stands.
 pub const PAGE_ROWS: usize = TILE;
 
-/// The rows of a page, which several sequences may share.
+/// The numbers of a page, which several sequences may share: `[heads, rows, width]`. So a query, which reads the rows of one head, reads one piece of
+/// memory: short pieces far apart take two to three times as long.
 pub type Page<E> = Arc<Vec<E>>;
 
-/// `[rows, cols]`, in pages of equally many rows. The last page may have room for more.
+/// `[rows, heads * cols]`, in pages of equally many rows. The last page may have fewer, or room for more.
 #[derive(Debug)]
 pub struct Paged<'a, E> {
     pages: &'a [Page<E>],
     rows_of_page: usize,
-    /// The length of a row of a page.
-    width: usize,
+    /// The number of heads of a page, and the length of a row of one.
+    of_page: [usize; 2],
     rows: usize,
+    first_head: usize,
+    heads: usize,
     first_col: usize,
+    /// The number of columns of a head.
     cols: usize,
 }
 
@@ -38,17 +42,24 @@ impl<E> Clone for Paged<'_, E> {
 impl<E> Copy for Paged<'_, E> {}
 
 impl<'a, E> Paged<'a, E> {
-    /// The first `rows` rows of pages of `rows_of_page` rows, which are `width` numbers long.
+    /// The first `rows` rows of pages of `rows_of_page` rows, which have so many numbers of each head.
     ///
     /// # Panics
     /// If there are fewer rows.
-    pub fn new(pages: &'a [Page<E>], rows_of_page: usize, width: usize, rows: usize) -> Self {
+    pub fn new(
+        pages: &'a [Page<E>],
+        rows_of_page: usize,
+        [heads, width]: [usize; 2],
+        rows: usize,
+    ) -> Self {
         assert!(rows <= pages.len() * rows_of_page, "rows beyond the pages");
         Self {
             pages,
             rows_of_page,
-            width,
+            of_page: [heads, width],
             rows,
+            first_head: 0,
+            heads,
             first_col: 0,
             cols: width,
         }
@@ -59,7 +70,21 @@ impl<'a, E> Paged<'a, E> {
         self.rows
     }
 
-    /// A range of columns.
+    /// The rows of one head.
+    ///
+    /// # Panics
+    /// If there are fewer heads.
+    #[must_use]
+    pub(crate) fn head(self, head: usize) -> Self {
+        assert!(head < self.heads, "a head beyond the last one");
+        Self {
+            first_head: self.first_head + head,
+            heads: 1,
+            ..self
+        }
+    }
+
+    /// A range of columns of each head.
     ///
     /// # Panics
     /// If there are fewer.
@@ -73,7 +98,7 @@ impl<'a, E> Paged<'a, E> {
         }
     }
 
-    /// These rows, if they are in one page.
+    /// These rows of one head, if they are in one page.
     fn whole(&self, rows: &Range<usize>) -> Option<Matrix<'a, E>> {
         let first = match rows.is_empty() {
             true => Matrix::new(&[], 0, self.cols),
@@ -82,14 +107,20 @@ impl<'a, E> Paged<'a, E> {
         (first.rows() == rows.len()).then_some(first)
     }
 
-    /// These rows, up to the end of the page that the first one is in.
+    /// These rows of one head, up to the end of the page that the first one is in.
+    ///
+    /// # Panics
+    /// If there are several heads.
     pub(crate) fn in_page(&self, rows: Range<usize>) -> Matrix<'a, E> {
-        let page = rows.start / self.rows_of_page;
+        assert_eq!(self.heads, 1, "rows of several heads");
+        let page = &self.pages[rows.start / self.rows_of_page];
         let start = rows.start % self.rows_of_page;
         let end = self.rows_of_page.min(start + rows.len());
-        let numbers = &self.pages[page][..end * self.width];
+        let [heads, width] = self.of_page;
+        let of_head = page.len() / heads;
+        let numbers = &page[self.first_head * of_head..][..end * width];
         let cols = self.first_col..self.first_col + self.cols;
-        Matrix::new(numbers, end, self.width).part(start..end, cols)
+        Matrix::new(numbers, end, width).part(start..end, cols)
     }
 }
 
@@ -151,14 +182,23 @@ impl<E> PagedRows<'_, E> {
         }
     }
 
+    /// The columns of all heads.
     fn cols(&self) -> usize {
         match self {
-            Self::Model(paged) => paged.cols,
-            Self::Bf16(paged) => paged.cols,
+            Self::Model(paged) => paged.heads * paged.cols,
+            Self::Bf16(paged) => paged.heads * paged.cols,
         }
     }
 
-    /// A range of columns.
+    /// [`Paged::head`]
+    fn head(self, head: usize) -> Self {
+        match self {
+            Self::Model(paged) => Self::Model(paged.head(head)),
+            Self::Bf16(paged) => Self::Bf16(paged.head(head)),
+        }
+    }
+
+    /// A range of columns of each head.
     ///
     /// # Panics
     /// If there are fewer.
@@ -207,7 +247,7 @@ impl<E: Pooled> Rows<'_, E> {
     pub(super) fn is_contiguous(&self) -> bool {
         match self {
             Self::Matrix(matrix) => matrix.is_contiguous(),
-            Self::Paged(PagedRows::Model(paged)) => paged.cols == paged.width,
+            Self::Paged(PagedRows::Model(paged)) => paged.cols == paged.of_page[1],
             Self::Paged(PagedRows::Bf16(_)) => false,
         }
     }
@@ -278,7 +318,7 @@ impl<E: Pooled> Rows<'_, E> {
 pub enum KeySource<'a, E> {
     /// In one matrix.
     Heads(Heads<Matrix<'a, E>>),
-    /// The vectors of one sequence, with the heads side by side, in pages.
+    /// The vectors of one sequence, in pages.
     Paged(PagedRows<'a, E>),
 }
 
@@ -301,10 +341,7 @@ impl<'a, E> KeySource<'a, E> {
     pub(super) fn of(&self, of: [usize; 2], b: usize, h: usize) -> Rows<'a, E> {
         match self {
             Self::Heads(heads) => Rows::Matrix(heads.of(of, b, h)),
-            Self::Paged(paged) => {
-                let width = paged.cols() / of[1];
-                Rows::Paged(paged.some_cols(h * width..(h + 1) * width))
-            }
+            Self::Paged(paged) => Rows::Paged(paged.head(h)),
         }
     }
 }
@@ -313,11 +350,15 @@ impl<'a, E> KeySource<'a, E> {
 mod tests {
     use super::*;
 
-    /// Pages of 3 rows of 4 numbers, of which the last one has room for more.
+    /// Pages of 3 rows of two heads, of 2 numbers each. The last one has room for more. Row `i` has the numbers `4 i`, `4 i + 1` .. of both heads.
     fn pages() -> Vec<Page<f32>> {
-        let of_page = |page: usize| {
+        let number = |page: usize, at: usize| {
+            let [head, row, col] = [at / 6, at % 6 / 2, at % 2];
+            (12 * page + 4 * row + 2 * head + col) as f32
+        };
+        let of_page = |page| {
             (0..12)
-                .map(|i| (12 * page + i) as f32)
+                .map(|at| number(page, at))
                 .collect::<Vec<_>>()
                 .into()
         };
@@ -329,7 +370,7 @@ mod tests {
         let pages = pages();
         let whole: Vec<f32> = (0..36).map(|i| i as f32).collect();
         let whole = Matrix::new(&whole, 9, 4);
-        let keys = KeySource::Paged(PagedRows::Model(Paged::new(&pages, 3, 4, 7)));
+        let keys = KeySource::Paged(PagedRows::Model(Paged::new(&pages, 3, [2, 2], 7)));
         assert_eq!(keys.shape(), (HeadLayout::SideBySide, (7, 4)));
         for head in 0..2 {
             let rows = keys.of([1, 2], 0, head);
