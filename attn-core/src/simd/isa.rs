@@ -111,39 +111,6 @@ impl Isa {
 static CURRENT: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = u8::MAX;
 
-/// What tests of code that chooses by itself use. Other tests run at the same time, so the current one of a process cannot change.
-#[cfg(test)]
-mod forced {
-    use super::Isa;
-    use rayon::{ThreadPool, ThreadPoolBuilder};
-    use std::cell::Cell;
-
-    thread_local! {
-        pub(super) static OF_THREAD: Cell<Option<Isa>> = const { Cell::new(None) };
-    }
-
-    impl Isa {
-        /// Runs `body` on threads that use this one.
-        ///
-        /// # Panics
-        /// Where the machine lacks it.
-        pub(crate) fn force<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
-            self.pool(rayon::current_num_threads()).install(body)
-        }
-
-        /// So many threads that use this one.
-        ///
-        /// # Panics
-        /// Where the machine lacks it.
-        pub(crate) fn pool(self, threads: usize) -> ThreadPool {
-            self.assert_available();
-            let pool = ThreadPoolBuilder::new().num_threads(threads);
-            let pool = pool.start_handler(move |_| OF_THREAD.set(Some(self)));
-            pool.build().expect("a pool of threads")
-        }
-    }
-}
-
 #[cold]
 pub(super) fn absent(isa: Isa) -> ! {
     let available: Vec<String> = Isa::available().map(|isa| isa.to_string()).collect();
@@ -175,5 +142,38 @@ impl FromStr for Isa {
             .ok_or_else(|| {
                 format!("expected `scalar`, `avx2`, `avx512`, `amx` or `neon`, found `{name}`")
             })
+    }
+}
+
+/// What tests of code that chooses by itself use. Other tests run at the same time, so the current one of a process cannot change.
+#[cfg(test)]
+mod forced {
+    use super::Isa;
+    use rayon::{ThreadPool, ThreadPoolBuilder};
+    use std::cell::Cell;
+
+    thread_local! {
+        pub(super) static OF_THREAD: Cell<Option<Isa>> = const { Cell::new(None) };
+    }
+
+    impl Isa {
+        /// Runs `body` on threads that use this one.
+        ///
+        /// # Panics
+        /// Where the machine lacks it.
+        pub(crate) fn force<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
+            self.pool(rayon::current_num_threads()).install(body)
+        }
+
+        /// So many threads that use this one.
+        ///
+        /// # Panics
+        /// Where the machine lacks it.
+        pub(crate) fn pool(self, threads: usize) -> ThreadPool {
+            self.assert_available();
+            let pool = ThreadPoolBuilder::new().num_threads(threads);
+            let pool = pool.start_handler(move |_| OF_THREAD.set(Some(self)));
+            pool.build().expect("a pool of threads")
+        }
     }
 }
