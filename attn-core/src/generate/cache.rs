@@ -11,7 +11,9 @@ use crate::{
     Error,
     kernel::{
         Buffer, Kernels, Matrix, MatrixMut,
-        attention::{Attention, PAGE_ROWS, PagedRows, Positions, Sizes, decode, transform_head},
+        attention::{
+            Attention, PAGE_ROWS, PagedRows, Positions, Sizes, decode, one_head_transform,
+        },
         parallel,
     },
     memory::can_allocate,
@@ -298,7 +300,7 @@ impl<E: Kernels> Cache<E> {
         for (transform, x, pages) in [keys].into_iter().chain(values) {
             pages.write(span.sequence, rows.clone(), |some, head, to| {
                 let transform = transform.from(span.first + some.start);
-                transform_head(&transform, head, x.some_rows(some), to);
+                one_head_transform(&transform, head, x.some_rows(some), to);
             });
         }
         sequence.len = rows.end;
@@ -382,7 +384,7 @@ mod tests {
         attention::{Everything, HeadTransform, Normalizer, Similarity, TalkingHeads},
     };
 
-    /// The length of each sequence before the last token: alone, each is too short for two threads.
+    /// The length of each sequence before the last token: alone, each is too short for two threads, and all together are not.
     const LENS: [usize; 5] = [0, 1, 90, 95, 99];
     const SIZES: Sizes = Sizes {
         batch: LENS.len(),
@@ -393,7 +395,6 @@ mod tests {
         width: 64,
         value_width: 60,
     };
-
     const ROOM: Capacity = Capacity {
         sequences: LENS.len(),
         capacity: 100,
@@ -455,8 +456,11 @@ mod tests {
     fn tokens_of_several_sequences_are_those_of_each_on_any_number_of_threads() {
         let cache = Cache::new::<()>(ROOM, LENS.len(), &attention());
         let mut cache = cache.expect("there is room");
-        let before: Vec<_> = LENS.into_iter().enumerate().skip(1).collect();
-        let before: Vec<_> = before.into_iter().map(|(i, len)| (i, 0..len)).collect();
+        let of_step = Sizes { query: 1, ..SIZES };
+        let pairs = LENS.map(|len| SIZES.heads * (len + 1));
+        assert!(pairs.iter().all(|pairs| of_step.is_small(*pairs)));
+        assert!(!of_step.is_small(pairs.iter().sum()));
+        let before: Vec<_> = (1..).zip(LENS[1..].iter().map(|len| 0..*len)).collect();
         attend(&mut cache, &before);
         let new: Vec<_> = (0..).zip(LENS.map(|len| len..len + 1)).collect();
         let alone = new

@@ -14,7 +14,7 @@ use crate::{
     Element, Error,
     kernel::{
         Kernels, Matrix, MatrixMut,
-        attention::{Attention, HeadTransform, Positions, transform_head},
+        attention::{Attention, HeadTransform, Positions, one_head_transform},
     },
     model::FusedBlock,
 };
@@ -85,7 +85,7 @@ impl<E: Kernels> ContextCache<E> {
             for sequence in 0..batch {
                 let x = x.some_rows(sequence * len..(sequence + 1) * len);
                 pages.write(sequence, 0..len, |some, head, to| {
-                    transform_head(&transform.from(some.start), head, x.some_rows(some), to);
+                    one_head_transform(&transform.from(some.start), head, x.some_rows(some), to);
                 });
             }
             CachedRows::Model(pages)

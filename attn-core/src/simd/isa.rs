@@ -145,7 +145,7 @@ impl FromStr for Isa {
     }
 }
 
-/// What tests of code that chooses by itself use. Other tests run at the same time, so the current one of a process cannot change.
+/// Instruction sets of single threads, for tests of code that chooses by itself. Other tests run at the same time, so the current one of the process must not change.
 #[cfg(test)]
 mod forced {
     use super::Isa;

@@ -368,7 +368,7 @@ impl<E: Real, A: Copy, B: Copy> Product<'_, '_, E, A, B> {
         }
     }
 
-    /// What a tile of `rows` rows prefetches: its share of the numbers that the caller reads next, or the last row of the next tile.
+    /// The memory that a tile of `rows` rows prefetches: its share of the numbers that the caller reads next, or the last row of the next tile.
     #[inline(always)]
     fn prefetch(&self, place: &Place, rows: usize) -> Prefetch {
         match self.next_ahead(place.rows.start, rows) {
@@ -395,9 +395,9 @@ impl<E: Real, A: Copy, B: Copy> Product<'_, '_, E, A, B> {
     }
 }
 
-/// What a tile prefetches at each depth.
+/// The memory that a tile prefetches at each depth.
 enum Prefetch {
-    /// A row that is so far behind the first one, if the numbers of a row stand apart and those of neighbouring rows side by side. Each depth is then in a
+    /// A place that is so many numbers behind the first row of the tile. It is prefetched if the numbers of a row stand apart: each depth is then in a
     /// cache line of its own, of which the processor foresees nothing.
     Row(usize),
     /// A line of the numbers that the caller reads next.

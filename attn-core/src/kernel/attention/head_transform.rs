@@ -13,7 +13,7 @@
 //! Henry et al., "Query-key normalization for transformers" (2020); Su et al., "RoFormer" (2021), equation 34, with the halves
 //! paired as in GPT-NeoX and Llama, or neighbours as in GPT-J.
 //!
-//! Attention transforms vectors as it loads them. [`head_transform`] and [`transform_head`] are for callers outside of it.
+//! Attention transforms vectors as it loads them. [`head_transform`] and [`one_head_transform`] are for callers outside of it.
 
 use super::{HeadTransform, Norm, Rope};
 use crate::kernel::compiled::compiled;
@@ -67,7 +67,7 @@ compiled! {
     ///
     /// # Panics
     /// If the shapes do not fit.
-    pub fn transform_head<E>(
+    pub fn one_head_transform<E>(
         transform: &HeadTransform<'_, E>,
         head: usize,
         x: Matrix<'_, E>,

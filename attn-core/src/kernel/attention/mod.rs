@@ -45,7 +45,9 @@ mod tests;
 
 pub use decode::{DecodeKernels, Positions, decode};
 pub use entry::AttentionKernels;
-pub use head_transform::{HeadTransforms, head_transform, head_transform_backward, transform_head};
+pub use head_transform::{
+    HeadTransforms, head_transform, head_transform_backward, one_head_transform,
+};
 pub use heads::{HeadLayout, Heads};
 pub use key_numbers::{KeyNumbers, PAGE_NUMBERS, PagedNumbers};
 pub use mask_blocks::{MaskBlocks, mask_density};

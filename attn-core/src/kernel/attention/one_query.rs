@@ -13,7 +13,8 @@ const VECTORS: usize = 4;
 /// The rows that are multiplied at a time.
 const ROWS: usize = 8;
 
-/// How many rows ahead are prefetched: the rows of a head are short pieces far apart, of which the processor foresees little.
+/// How many rows ahead are prefetched. In a matrix of all heads, the rows of a head are short pieces far apart, of which the processor foresees little; in a
+/// page of a session they are contiguous.
 const AHEAD: usize = 16;
 
 /// Prefetches a row that is read soon.

@@ -13,8 +13,8 @@ use crate::kernel::{Matrix, Pooled};
 /// The number of rows of a page: a tile that begins at a multiple of it is in one page, and is read where it stands.
 pub const PAGE_ROWS: usize = TILE;
 
-/// The numbers of a page, which several sequences may share: `[heads, rows, width]`. So a query, which reads the rows of one head, reads one piece of
-/// memory: short pieces far apart take two to three times as long.
+/// The numbers of a page, which several sequences may share: `[heads, rows, width]`. A query reads the rows of one head, which are one piece of
+/// memory, and so read faster than short pieces far apart.
 pub type Page<E> = Arc<Vec<E>>;
 
 /// `[rows, heads * cols]`, in pages of equally many rows. The last page may have fewer, or room for more.
