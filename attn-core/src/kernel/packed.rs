@@ -94,12 +94,24 @@ pub(super) fn for_each_panel<E: Pooled>(
     depth: usize,
     width: usize,
     panels: &mut [E],
+    copy: impl FnMut(Range<usize>, MatrixMut<'_, E>),
+) {
+    for_some_depths(columns, [depth, width], 0..depth, panels, copy);
+}
+
+/// The same for some depths of panels `[depth, width]`.
+pub(super) fn for_some_depths<E: Pooled>(
+    columns: Range<usize>,
+    [depth, width]: [usize; 2],
+    depths: Range<usize>,
+    panels: &mut [E],
     mut copy: impl FnMut(Range<usize>, MatrixMut<'_, E>),
 ) {
     let panels = panels.chunks_mut((width * depth).max(1));
     for (first, to) in columns.clone().step_by(width).zip(panels) {
         let some = first..columns.end.min(first + width);
-        let (to, mut rest) = MatrixMut::new(to, depth, width).split_cols(some.len());
+        let to = MatrixMut::new(to, depth, width).some_rows(depths.clone());
+        let (to, mut rest) = to.split_cols(some.len());
         rest.fill(E::ZERO);
         copy(some, to);
     }

@@ -1,13 +1,16 @@
-//! `dx`: the patches of `dy W`, added up. A thread has a region of an image, and computes all patches that reach into it.
+//! `dx`: a convolution of `dy`, or the patches of `dy W`, added up.
+//!
+//! If windows move by one place, and the product of that convolution is [packed](Convolution::is_packed), it is the faster one: the weights are mirrored, and nothing is written
+//! but the result. Otherwise a thread has a region of an image, and computes all patches that reach into it.
 
 use std::ops::Range;
 
-use super::forward::fill_rows;
+use super::forward::{fill_rows, forward};
 use super::patches::{AddPatches, Region};
 use super::{Channels, Convolution, Start};
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::for_each;
-use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, product};
 
 pub(super) fn input_gradient<E: Pooled>(
@@ -19,6 +22,9 @@ pub(super) fn input_gradient<E: Pooled>(
 ) {
     if d_x.is_empty() {
         return;
+    }
+    if let Some(mirrored) = of.mirrored() {
+        return forward(d_y, &of.mirrored_weights(w), &mirrored, start, d_x);
     }
     match of.layout {
         Channels::Last => rows(d_y, w, of, start, d_x),
@@ -108,7 +114,49 @@ fn columns<E: Pooled>(d_y: &[E], w: &[E], of: &Convolution, start: Start<'_, E>,
     });
 }
 
+/// With more outputs for each input, more numbers are packed than patches of sums have.
+const MOST_OUTPUTS: usize = 2;
+
+/// The input channels whose weights are mirrored at a time.
+const MIRRORED: usize = 16;
+
 impl Convolution {
+    /// The convolution of `dy` that is `dx`, if it is the faster way.
+    fn mirrored(&self) -> Option<Self> {
+        let mirrored = Self {
+            input: self.output,
+            output: self.input,
+            axes: self.mirrored_axes()?,
+            ..*self
+        };
+        let is_faster = self.layout == Channels::First
+            && self.output <= MOST_OUTPUTS * self.input
+            && mirrored.is_packed();
+        is_faster.then_some(mirrored)
+    }
+
+    /// `[out, in, places]` as `[in, out, places]` for each group, with the places from the last to the first.
+    fn mirrored_weights<E: Pooled>(&self, w: &[E]) -> Buffer<E> {
+        let [inputs, outputs] = [self.input_of_group(), self.output_of_group()];
+        let places = self.places();
+        let mut to = Buffer::uninit(w.len());
+        let groups = to.chunks_mut(inputs * outputs * places).enumerate();
+        let tasks = groups.flat_map(|(group, to)| {
+            let some = to.chunks_mut(MIRRORED * outputs * places).enumerate();
+            some.map(move |(index, to)| (group, index * MIRRORED, to))
+        });
+        for_each(tasks, |(group, first, to): (usize, usize, &mut [E])| {
+            for output in 0..outputs {
+                let w = &w[(group * outputs + output) * self.patch()..][first * places..];
+                for (to, w) in to.chunks_mut(outputs * places).zip(w.chunks(places)) {
+                    let to = &mut to[output * places..][..places];
+                    to.iter_mut().rev().zip(w).for_each(|(to, w)| *to = *w);
+                }
+            }
+        });
+        to
+    }
+
     /// The number of places of a region: whole lines, or a part of the only one.
     fn inputs_at_once(&self) -> usize {
         let width = self.axes[1].input;

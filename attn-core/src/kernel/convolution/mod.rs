@@ -93,6 +93,19 @@ impl Slide {
         (!some.is_empty()).then_some((source, some))
     }
 
+    /// The same axis, if windows move by one place, for the derivative with respect to the input: from outputs to inputs, `i = p + k dilation - before` is
+    /// `p = i + k' dilation - before'`, where `k'` counts from the other end of the window.
+    fn mirrored(&self) -> Option<Self> {
+        let reach = self.kernel.checked_sub(1)? * self.dilation;
+        let before = reach.checked_sub(self.before)?;
+        (self.stride == 1).then_some(Self {
+            input: self.output,
+            output: self.input,
+            before,
+            ..*self
+        })
+    }
+
     /// The windows that read one of these indices at any place, and perhaps others between them.
     fn around_any(&self, indices: &Range<usize>) -> Range<usize> {
         let last = self.kernel.saturating_sub(1);
@@ -153,6 +166,12 @@ impl Convolution {
     /// The numbers of a patch of one group.
     fn patch(&self) -> usize {
         self.places() * self.input_of_group()
+    }
+
+    /// The axes of the derivative with respect to the input, if it is a convolution.
+    fn mirrored_axes(&self) -> Option<[Slide; 2]> {
+        let [height, width] = &self.axes;
+        Some([height.mirrored()?, width.mirrored()?])
     }
 
     fn is_depthwise(&self) -> bool {

@@ -90,13 +90,13 @@ impl Convolution {
         let width = &self.axes[1];
         // A line of a window that moves by one place is copied as it stands.
         if width.kernel < WIDE || width.dilation != 1 || width.stride == 1 {
-            return self.copy_lines(x, group, columns, first, to);
+            return self.copy_runs(x, group, columns, first, to);
         }
         for (index, to) in to.col_chunks(SOME_STARTS).enumerate() {
             let start = columns.start + index * SOME_STARTS;
             let columns = start..start + to.cols();
             match self.starts(group, &columns) {
-                None => self.copy_lines(x, group, columns, first, to),
+                None => self.copy_runs(x, group, columns, first, to),
                 Some(starts) => run(CopySquares {
                     of: self,
                     x,
@@ -108,31 +108,66 @@ impl Convolution {
         }
     }
 
-    /// The same, from lines of images.
-    fn copy_lines<E: Real>(
+    /// The same, from runs of numbers.
+    fn copy_runs<E: Real>(
         &self,
         x: &[E],
         group: usize,
         columns: Range<usize>,
         first: usize,
-        mut to: MatrixMut<'_, E>,
+        to: MatrixMut<'_, E>,
     ) {
-        let (all, of_group) = (self.outputs(), self.input_of_group() * self.inputs());
+        run(CopyRuns {
+            of: self,
+            x,
+            runs: &self.runs(group, columns),
+            first,
+            to,
+        });
+    }
+
+    /// The runs of a range of the outputs of all images.
+    fn runs(&self, group: usize, columns: Range<usize>) -> Runs {
+        let [height, width] = &self.axes;
+        let all = self.outputs();
+        let mut lines: SmallVec<[_; 16]> = SmallVec::new();
         let mut next = columns.start;
         while next < columns.end {
             let (image, start) = (next / all, next % all);
             let outputs = start..all.min(start + columns.end - next);
+            let channel = image * self.input + group * self.input_of_group();
+            let at = next - columns.start;
             next += outputs.len();
-            let (some, rest) = to.split_cols(outputs.len());
-            to = rest;
-            run(CopyColumns {
-                of: self,
-                x: &x[(image * self.groups + group) * of_group..][..of_group],
-                outputs,
-                first,
-                to: some,
-            });
+            let of_image = self.lines(outputs);
+            lines.extend(
+                of_image.map(|(line, columns, start)| (channel, line, columns, at + start)),
+            );
         }
+        let inside = (0..width.kernel).flat_map(|k_w| {
+            let lines = lines.iter();
+            lines.map(move |(_, _, columns, _)| width.inside(columns, k_w))
+        });
+        let inside: SmallVec<[_; 64]> = inside.collect();
+        let mut runs = Runs {
+            stride: width.stride,
+            len: columns.len(),
+            ..Runs::default()
+        };
+        for k_h in 0..height.kernel {
+            for inside in inside.chunks(lines.len().max(1)) {
+                for ((channel, line, columns, at), inside) in lines.iter().zip(inside) {
+                    if let (Some(h), Some((w, some))) = (height.source(*line, k_h), inside) {
+                        runs.push(Run {
+                            from: (channel * height.input + h) * width.input + w,
+                            to: at + some.start - columns.start,
+                            len: some.len(),
+                        });
+                    }
+                }
+                runs.end_place();
+            }
+        }
+        runs
     }
 
     /// Where the windows of a range of the outputs of all images start in the first channel of a group: if none of them reads the zeros around its
@@ -202,54 +237,105 @@ const SOME_STARTS: usize = 64;
 /// How many channels ahead numbers are asked for. Their lines are short and far apart, so that the processor would wait for each of them.
 const AHEAD: usize = 8;
 
-/// Copies rows of the patches of a range of outputs of one image, of a group of channels, from the row `first` on.
-struct CopyColumns<'a, E> {
+/// Numbers of a row of patches that stand in one line of an image, in its first channel.
+#[derive(Clone, Copy)]
+struct Run {
+    from: usize,
+    to: usize,
+    len: usize,
+}
+
+/// The runs of each place of a window.
+#[derive(Default)]
+struct Runs {
+    all: SmallVec<[Run; 64]>,
+    /// For each place where its runs end, and whether they are its whole row.
+    places: SmallVec<[(usize, bool); 16]>,
+    /// The distance of two numbers of a run in its line.
+    stride: usize,
+    /// The numbers of a row.
+    len: usize,
+}
+
+impl Runs {
+    /// Where the runs of a place begin.
+    #[inline(always)]
+    fn start(&self, place: usize) -> usize {
+        let before = place.checked_sub(1);
+        before.map_or(0, |place| self.places[place].0)
+    }
+
+    /// Adds a run to the last place. Lines without zeros between them are one run.
+    fn push(&mut self, run: Run) {
+        let start = self.start(self.places.len());
+        if let Some(last) = self.all[start..].last_mut()
+            && last.to + last.len == run.to
+            && last.from + last.len * self.stride == run.from
+        {
+            last.len += run.len;
+            return;
+        }
+        self.all.push(run);
+    }
+
+    fn end_place(&mut self) {
+        let runs = &self.all[self.start(self.places.len())..];
+        let len: usize = runs.iter().map(|run| run.len).sum();
+        self.places.push((self.all.len(), len == self.len));
+    }
+
+    /// Those of a place, and whether they are its whole row.
+    #[inline(always)]
+    fn of(&self, place: usize) -> (&[Run], bool) {
+        let (end, is_whole) = self.places[place];
+        (&self.all[self.start(place)..end], is_whole)
+    }
+}
+
+/// Copies rows of patches of a group of channels, from the row `first` on.
+struct CopyRuns<'a, E> {
     of: &'a Convolution,
     x: &'a [E],
-    outputs: Range<usize>,
+    runs: &'a Runs,
     first: usize,
     to: MatrixMut<'a, E>,
 }
 
-impl<E: Real> Kernel for CopyColumns<'_, E> {
+impl<E: Real> Kernel for CopyRuns<'_, E> {
     type Element = E;
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let [height, width] = self.of.axes;
+        let (of_channel, places) = (self.of.inputs(), self.of.places());
+        let width = self.of.axes[1];
         if self.to.rows() == 0 {
             return;
         }
-        for (line, columns, at) in self.of.lines(self.outputs.clone()) {
-            let inside = (0..width.kernel).map(|k_w| width.inside(&columns, k_w));
-            let inside: SmallVec<[_; 16]> = inside.collect();
-            let [mut channel, mut k_h, mut k_w] = self.of.place_of(self.first);
-            for row in 0..self.to.rows() {
-                let to = &mut self.to.row_mut(row)[at..at + columns.len()];
-                match (height.source(line, k_h), &inside[k_w]) {
-                    (Some(h), Some((w, some))) => {
-                        let from = channel * self.of.inputs() + h * width.input + w;
-                        if k_w == 0 {
-                            let soon = from + AHEAD * self.of.inputs();
-                            let soon = soon..soon + columns.len() * width.stride;
-                            self.x.get(soon).into_iter().for_each(prefetch);
-                        }
-                        let (before, rest) = to.split_at_mut(some.start - columns.start);
-                        let (to, after) = rest.split_at_mut(some.len());
-                        before.iter_mut().for_each(|to| *to = E::ZERO);
-                        every_nth::<V>(&self.x[from..], width.stride, to);
-                        after.iter_mut().for_each(|to| *to = E::ZERO);
-                    }
-                    _ => to.fill(E::ZERO),
+        let (channel, mut place) = (self.first / places, self.first % places);
+        let mut start = channel * of_channel;
+        for row in 0..self.to.rows() {
+            let to = self.to.row_mut(row);
+            let (runs, is_whole) = self.runs.of(place);
+            if !is_whole {
+                for_lanes!(V, to.len(), [], [to], store_any(V::zero(), to));
+            }
+            let x = &self.x[start..];
+            if place.is_multiple_of(width.kernel) {
+                for run in runs {
+                    let soon = AHEAD * of_channel + run.from;
+                    let soon = x.get(soon..soon + run.len * width.stride);
+                    soon.into_iter().for_each(prefetch);
                 }
-                k_w += 1;
-                if k_w == width.kernel {
-                    (k_h, k_w) = (k_h + 1, 0);
-                }
-                if k_h == height.kernel {
-                    (channel, k_h) = (channel + 1, 0);
-                }
+            }
+            for run in runs {
+                let to = &mut to[run.to..][..run.len];
+                every_nth::<V>(&x[run.from..], width.stride, to);
+            }
+            place += 1;
+            if place == places {
+                place = 0;
+                start += of_channel;
             }
         }
     }

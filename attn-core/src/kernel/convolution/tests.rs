@@ -266,36 +266,96 @@ fn packed() -> impl Iterator<Item = Convolution> {
     })
 }
 
-fn check_packed<E: Kernels>(of: &Convolution, epsilon: f64) {
-    assert!(of.is_packed(), "{of:?}");
+/// Depthwise ones: lines of several vectors and a rest, strides, several outputs of a channel, windows that read zeros alone.
+fn depthwise() -> impl Iterator<Item = Convolution> {
+    let axes = [
+        [Slide::NONE, slide([300, 4, 1, 1, 3, 0])],
+        [Slide::NONE, slide([90, 5, 3, 2, 4, 9])],
+        [[20, 7, 1, 1, 3, 3], [56, 7, 1, 1, 3, 3]].map(slide),
+        [[9, 3, 2, 1, 1, 1], [35, 3, 2, 1, 1, 1]].map(slide),
+        [[5, 2, 1, 2, 4, 4], [40, 3, 1, 1, 5, 5]].map(slide),
+        [[14, 1, 1, 1, 0, 0], [14, 2, 4, 1, 0, 0]].map(slide),
+    ];
+    axes.into_iter().flat_map(|axes| {
+        [[3, 3], [2, 6]].map(|[input, output]| Convolution {
+            layout: Channels::First,
+            images: 2,
+            input,
+            output,
+            groups: input,
+            axes,
+        })
+    })
+}
+
+/// A convolution and its derivatives, from all initial numbers, against sums in `f64`.
+fn check<E: Kernels>(of: &Convolution, epsilon: f64) {
     let [x, w, y] = of.lengths();
     let [x, w, y] = [(x, 1), (w, 2), (y, 3)].map(|(len, seed)| noise::<E>(len, seed));
+    let [wide_x, wide_w, wide_y] = [wide(&x), wide(&w), wide(&y)];
+    let [mut of_y, mut of_x, mut of_w] = [&y, &x, &w].map(|numbers| vec![0.0; numbers.len()]);
+    of.naive(|i, k, o| {
+        of_y[o] += wide_x[i] * wide_w[k];
+        of_x[i] += wide_y[o] * wide_w[k];
+        of_w[k] += wide_y[o] * wide_x[i];
+    });
+    // The sums are rounded once for each product.
+    let close = |products: usize| {
+        let products = products as f64;
+        epsilon * (products + 2.0) * (2.0 * products.sqrt() + 2.0)
+    };
+    let of_input = of.places() * of.output_of_group();
+    assert_starts::<E>(of, &y, &of_y, close(of.patch()), |start, to| {
+        forward(&x, &w, of, start, to);
+    });
+    let back = Convolution {
+        output: of.input,
+        axes: of.axes.map(from_output),
+        ..*of
+    };
+    assert_starts::<E>(&back, &x, &of_x, close(of_input), |start, to| {
+        input_gradient(&y, &w, of, start, to);
+    });
+    let mut got = w.clone();
+    add_weight_gradient(&x, &y, of, &mut got);
+    let want: Vec<f64> = wide_w.iter().zip(of_w).map(|(w, sum)| w + sum).collect();
+    let close = Absolute(close(of.images * of.outputs()));
+    assert_close(format!("weights of {of:?}"), &got, &want, close);
+}
+
+/// An axis whose outputs are the inputs of this one.
+fn from_output(axis: Slide) -> Slide {
+    Slide {
+        output: axis.input,
+        ..axis
+    }
+}
+
+/// `compute` adds these sums to zeros, to the old numbers, and to a bias for each channel of the output of `of`.
+fn assert_starts<E: Kernels>(
+    of: &Convolution,
+    old: &[E],
+    sums: &[f64],
+    close: f64,
+    compute: impl Fn(Start<'_, E>, &mut [E]),
+) {
     let b = noise::<E>(of.output, 4);
-    let [wide_x, wide_w] = [wide(&x), wide(&w)];
-    let mut sums = vec![0.0; y.len()];
-    of.naive(|i, k, o| sums[o] += wide_x[i] * wide_w[k]);
     for start in [Start::Zero, Start::Accumulate, Start::Row(&b)] {
         let before = |i: usize| -> f64 {
             match start {
                 Start::Zero => 0.0,
-                Start::Accumulate => y[i].into(),
+                Start::Accumulate => old[i].into(),
                 Start::Row(b) => b[of.channel_of(i, of.output, of.outputs())].into(),
             }
         };
-        let want: Vec<f64> = sums
-            .iter()
-            .enumerate()
-            .map(|(i, sum)| before(i) + sum)
-            .collect();
+        let want = sums.iter().enumerate().map(|(i, sum)| before(i) + sum);
+        let want: Vec<f64> = want.collect();
         let mut got = match start {
-            Start::Accumulate => y.clone(),
-            _ => vec![E::NAN; y.len()],
+            Start::Accumulate => old.to_vec(),
+            _ => vec![E::NAN; old.len()],
         };
-        forward(&x, &w, of, start, &mut got);
-        // The sums are rounded once for each product.
-        let patch = of.patch() as f64;
-        let close = Absolute(epsilon * (patch + 2.0) * (2.0 * patch.sqrt() + 2.0));
-        assert_close(format!("{of:?}"), &got, &want, close);
+        compute(start, &mut got);
+        assert_close(format!("{of:?}"), &got, &want, Absolute(close));
     }
 }
 
@@ -303,18 +363,46 @@ fn check_packed<E: Kernels>(of: &Convolution, epsilon: f64) {
 fn packed_patches_are_those_of_the_images_on_every_instruction_set() {
     on_every_isa(|_| {
         for of in packed() {
-            check_packed::<f32>(&of, 6e-8);
-            check_packed::<f64>(&of, 1.2e-16);
+            assert!(of.is_packed(), "{of:?}");
+            check::<f32>(&of, 6e-8);
+            check::<f64>(&of, 1.2e-16);
         }
     });
+}
+
+#[test]
+fn depthwise_windows_are_those_of_the_images_on_every_instruction_set() {
+    on_every_isa(|_| {
+        for of in depthwise() {
+            check::<f32>(&of, 6e-8);
+            check::<f64>(&of, 1.2e-16);
+        }
+    });
+}
+
+/// The derivative with respect to the input is a packed convolution for some of them, and sums of patches for others.
+#[test]
+fn both_ways_of_the_derivative_are_tested() {
+    let mirrored = packed().filter(|of| of.mirrored_axes().is_some()).count();
+    assert!(
+        mirrored > 4 && mirrored + 4 < packed().count(),
+        "{mirrored}"
+    );
+    let mirrored = depthwise()
+        .filter(|of| of.mirrored_axes().is_some())
+        .count();
+    assert!(
+        mirrored > 2 && mirrored + 2 < depthwise().count(),
+        "{mirrored}"
+    );
 }
 
 /// An output depends on its image, not on how many there are or on the threads.
 #[test]
 fn images_have_the_same_bits_in_any_batch() {
-    for of in packed().filter(|of| of.images > 1) {
+    for of in packed().chain(depthwise()).filter(|of| of.images > 1) {
         let [x, w, y] = of.lengths();
-        let (x, w) = (noise::<f32>(x, 1), noise::<f32>(w, 2));
+        let [x, w, d_y] = [(x, 1), (w, 2), (y, 3)].map(|(len, seed)| noise::<f32>(len, seed));
         let one = Convolution { images: 1, ..of };
         let [each, _, of_each] = one.lengths();
         same_for_all_threads(|| {
@@ -325,22 +413,56 @@ fn images_have_the_same_bits_in_any_batch() {
                 forward(x, &w, &one, Start::Zero, &mut alone);
                 assert!(alone == all, "{one:?}");
             }
-            all
+            let mut d_x = vec![0.0; x.len()];
+            input_gradient(&d_y, &w, &of, Start::Zero, &mut d_x);
+            for (d_y, d_x) in d_y.chunks(of_each).zip(d_x.chunks(each)) {
+                let mut alone = vec![0.0; each];
+                input_gradient(d_y, &w, &one, Start::Zero, &mut alone);
+                assert!(alone == d_x, "inputs of {one:?}");
+            }
+            (all, d_x)
         });
     }
 }
 
+/// A NaN of the input reaches the outputs and the gradients of weights that it is multiplied for, one of the gradient of the output those of inputs,
+/// and neither reaches anything else.
 #[test]
-fn numbers_that_are_not_finite_reach_the_outputs_that_read_them() {
-    for of in packed() {
+fn numbers_that_are_not_finite_reach_what_reads_them() {
+    let with_nan = |numbers: &[f32]| {
+        let mut numbers = numbers.to_vec();
+        let at = numbers.len() / 3;
+        numbers[at] = f32::NAN;
+        (numbers, at)
+    };
+    for of in packed().chain(depthwise()) {
         let [x, w, y] = of.lengths();
-        let (mut x, w) = (noise::<f32>(x, 1), noise::<f32>(w, 2));
-        let at = x.len() / 3;
-        x[at] = f32::NAN;
-        let mut reads = vec![false; y];
-        of.naive(|i, _, o| reads[o] |= i == at);
-        let mut got = vec![0.0; y];
-        forward(&x, &w, &of, Start::Zero, &mut got);
-        assert!(got.iter().map(|y| y.is_nan()).eq(reads), "{of:?}");
+        let [mut of_y, mut of_x, mut of_w] = [y, x, w].map(|len| vec![false; len]);
+        let [x, w, d_y] = [(x, 1), (w, 2), (y, 3)].map(|(len, seed)| noise::<f32>(len, seed));
+        let (nan_x, at) = with_nan(&x);
+        let (nan_y, at_y) = with_nan(&d_y);
+        of.naive(|i, k, o| {
+            of_y[o] |= i == at;
+            of_w[k] |= i == at;
+            of_x[i] |= o == at_y;
+        });
+        let is_nan = |numbers: &[f32], expected: &[bool]| {
+            assert!(
+                numbers
+                    .iter()
+                    .map(|x| x.is_nan())
+                    .eq(expected.iter().copied()),
+                "{of:?}"
+            );
+        };
+        let mut y = vec![0.0; d_y.len()];
+        forward(&nan_x, &w, &of, Start::Zero, &mut y);
+        is_nan(&y, &of_y);
+        let mut d_x = vec![0.0; x.len()];
+        input_gradient(&nan_y, &w, &of, Start::Zero, &mut d_x);
+        is_nan(&d_x, &of_x);
+        let mut d_w = vec![0.0; w.len()];
+        add_weight_gradient(&nan_x, &d_y, &of, &mut d_w);
+        is_nan(&d_w, &of_w);
     }
 }

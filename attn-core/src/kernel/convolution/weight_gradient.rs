@@ -1,14 +1,20 @@
 //! `dW = Σ dyᵀ patches`, a matrix of patches after the other, and `db = Σ dy`.
 
+use std::ops::Range;
+
 use super::{Channels, Convolution};
 use crate::kernel::fold::add_column_sums;
-use crate::kernel::multiply::{Start, multiply};
 use crate::kernel::outer_products::outer_products;
+use crate::kernel::packed::{Columns, Sharing, for_some_depths, multiply_packed};
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::{for_each, rows_per_task};
 use crate::kernel::{Buffer, Dtype, Matrix, MatrixMut, Pooled};
-use crate::simd::WriteMode;
-use crate::simd::call::sum;
+use crate::simd::{Initial, WriteMode, call::sum, transpose};
+
+/// With fewer outputs in an image, the gradients of several images stand side by side, so that reading and writing the sums costs less than the products.
+const FEW_DEPTHS: usize = 512;
+/// The patches that are copied and transposed at a time: a part of a first-level cache.
+const SOME_DEPTHS: usize = 64;
 
 pub(super) fn add<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
     if d_w.is_empty() || d_y.is_empty() {
@@ -61,31 +67,73 @@ fn rows<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
     }
 }
 
-/// With the channels first: `[channels, outputs]` times `[outputs, patch]`, image by image.
+/// With the channels first: `[channels, outputs]` times `[outputs, patch]`, for some images at a time.
 fn columns<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
-    let channels = of.output_of_group();
-    let (patch, all) = (of.patch(), of.outputs());
-    let some = some(of);
-    let mut panel = Panel::new(patch, some.min(all));
-    let images = d_y.chunks(all * of.output).enumerate();
-    for (image, d_y) in images {
-        let d_y = Matrix::new(d_y, of.output, all);
-        for first in (0..all).step_by(some) {
-            let outputs = first..all.min(first + some);
-            for (group, d_w) in d_w.chunks_mut(channels * patch).enumerate() {
-                let rows = rows_per_task(outputs.len());
-                let parts = panel.reshape(patch, outputs.len()).row_chunks(rows);
-                for_each(
-                    parts.enumerate(),
-                    |(index, to): (usize, MatrixMut<'_, E>)| {
-                        let columns = image * all + outputs.start..image * all + outputs.end;
-                        of.copy_columns(x, group, columns, index * rows, to);
-                    },
-                );
-                let d_y = d_y.part(group * channels..(group + 1) * channels, outputs.clone());
-                let to = MatrixMut::new(d_w, channels, patch);
-                multiply(to, Start::Accumulate, d_y, panel.read().transposed());
+    let [channels, patch, outputs] = [of.output_of_group(), of.patch(), of.outputs()];
+    let some = (FEW_DEPTHS / outputs).clamp(1, of.images);
+    let mut side_by_side = Panel::new(of.output, some * outputs);
+    let images = d_y.chunks(some * outputs * of.output);
+    for (index, d_y) in images.enumerate() {
+        let d_y = match some {
+            1 => Matrix::new(d_y, of.output, outputs),
+            _ => {
+                let count = d_y.len() / of.output;
+                join(d_y, outputs, side_by_side.reshape(of.output, count));
+                side_by_side.read()
             }
+        };
+        for (group, d_w) in d_w.chunks_mut(channels * patch).enumerate() {
+            let patches = Patches {
+                x,
+                of,
+                group,
+                first: index * some * outputs,
+            };
+            let d_y = d_y.some_rows(group * channels..(group + 1) * channels);
+            let to = MatrixMut::new(d_w, channels, patch);
+            multiply_packed([to], Initial::Old, d_y, &patches);
+        }
+    }
+}
+
+/// `[images, channels, outputs]` as `[channels, images, outputs]`.
+fn join<E: Pooled>(d_y: &[E], outputs: usize, to: MatrixMut<'_, E>) {
+    let of_image = to.rows() * outputs;
+    for (d_y, mut to) in d_y.chunks(of_image).zip(to.col_chunks(outputs)) {
+        for (channel, d_y) in d_y.chunks(outputs).enumerate() {
+            to.row_mut(channel).copy_from_slice(d_y);
+        }
+    }
+}
+
+/// `[outputs, patch]`, from the output `first` of all images on.
+struct Patches<'a, E> {
+    x: &'a [E],
+    of: &'a Convolution,
+    group: usize,
+    first: usize,
+}
+
+impl<E: Pooled> Columns<E> for Patches<'_, E> {
+    const SHARING: Sharing = Sharing {
+        panels_of_a_thread: 1,
+        ..Sharing::packed::<E>()
+    };
+
+    fn pack(&self, columns: Range<usize>, depths: Range<usize>, width: usize, panels: &mut [E]) {
+        let mut copied = Panel::new(columns.len(), SOME_DEPTHS);
+        for first in (0..depths.len()).step_by(SOME_DEPTHS) {
+            let some = first..depths.len().min(first + SOME_DEPTHS);
+            let start = self.first + depths.start;
+            let outputs = start + some.start..start + some.end;
+            let patches = copied.reshape(columns.len(), some.len());
+            self.of
+                .copy_columns(self.x, self.group, outputs, columns.start, patches);
+            let all = columns.clone();
+            for_some_depths(all, [depths.len(), width], some, panels, |of_panel, to| {
+                let rows = of_panel.start - columns.start..of_panel.end - columns.start;
+                transpose(copied.read().some_rows(rows), to);
+            });
         }
     }
 }

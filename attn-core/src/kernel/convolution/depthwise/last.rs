@@ -1,15 +1,13 @@
-//! Convolutions with a group for each channel of the input. A group has one channel of the input and `multiplier` channels of the output, so
-//! its products have a depth of 1: here vectors are along the channels, or along the places where the channels are the first axis.
+//! With the channels last: vectors are along the channels.
 
 use smallvec::SmallVec;
 
-use super::forward::fill_rows;
-use super::{Channels, Convolution, Start};
+use super::super::{Convolution, Start};
 use crate::kernel::fold::{add_column_sums, rows_per_sum};
 use crate::kernel::parallel::{for_each, rows_per_task};
-use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled, Real};
+use crate::kernel::{Buffer, Matrix, Pooled, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, WriteMode, call, run};
+use crate::simd::{Kernel, Vector, run};
 
 pub(super) fn forward<E: Pooled>(
     x: &[E],
@@ -18,33 +16,8 @@ pub(super) fn forward<E: Pooled>(
     start: Start<'_, E>,
     y: &mut [E],
 ) {
-    if y.is_empty() {
-        return;
-    }
     let lengths = [of.outputs(), of.inputs()];
-    match of.layout {
-        Channels::Last => gather_rows(Direction::Forward, (x, w), of, start, lengths, y),
-        Channels::First => {
-            let to = y.chunks_mut(lengths[0]).enumerate();
-            for_each(to, |(index, y): (usize, &mut [E])| {
-                let (image, channel) = (index / of.output, index % of.output);
-                begin(start, channel, y);
-                let from = image * of.input + channel / of.multiplier();
-                let x = &x[from * lengths[1]..][..lengths[1]];
-                let w = &w[channel * of.places()..][..of.places()];
-                of.for_each_run(|place, run| {
-                    let (y, x) = (&mut y[run.output..][..run.len], &x[run.input..]);
-                    match run.stride {
-                        1 => call::axpy(w[place], &x[..run.len], y),
-                        stride => {
-                            let x = x.iter().step_by(stride);
-                            y.iter_mut().zip(x).for_each(|(y, x)| *y += w[place] * *x);
-                        }
-                    }
-                });
-            });
-        }
-    }
+    gather_rows(Direction::Forward, (x, w), of, start, lengths, y);
 }
 
 pub(super) fn input_gradient<E: Pooled>(
@@ -54,131 +27,11 @@ pub(super) fn input_gradient<E: Pooled>(
     start: Start<'_, E>,
     d_x: &mut [E],
 ) {
-    if d_x.is_empty() {
-        return;
-    }
     let lengths = [of.inputs(), of.outputs()];
-    match of.layout {
-        Channels::Last => gather_rows(Direction::Backward, (d_y, w), of, start, lengths, d_x),
-        Channels::First => {
-            let to = d_x.chunks_mut(lengths[0]).enumerate();
-            for_each(to, |(index, d_x): (usize, &mut [E])| {
-                let (image, channel) = (index / of.input, index % of.input);
-                begin(start, channel, d_x);
-                for output in channel * of.multiplier()..(channel + 1) * of.multiplier() {
-                    let from = (image * of.output + output) * lengths[1];
-                    let d_y = &d_y[from..][..lengths[1]];
-                    let w = &w[output * of.places()..][..of.places()];
-                    of.for_each_run(|place, run| {
-                        let (d_y, d_x) = (&d_y[run.output..][..run.len], &mut d_x[run.input..]);
-                        match run.stride {
-                            1 => call::axpy(w[place], d_y, &mut d_x[..run.len]),
-                            stride => {
-                                let d_x = d_x.iter_mut().step_by(stride);
-                                d_x.zip(d_y).for_each(|(x, y)| *x += w[place] * *y);
-                            }
-                        }
-                    });
-                }
-            });
-        }
-    }
-}
-
-pub(super) fn add_weight_gradient<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
-    if d_y.is_empty() || d_w.is_empty() {
-        return;
-    }
-    let [inputs, outputs] = [of.inputs(), of.outputs()];
-    match of.layout {
-        Channels::Last => add_products_of_rows(x, d_y, of, d_w),
-        Channels::First => {
-            let to = d_w.chunks_mut(of.places()).enumerate();
-            for_each(to, |(channel, d_w): (usize, &mut [E])| {
-                for image in 0..of.images {
-                    let from = image * of.input + channel / of.multiplier();
-                    let x = &x[from * inputs..][..inputs];
-                    let d_y = &d_y[(image * of.output + channel) * outputs..][..outputs];
-                    of.for_each_run(|place, run| {
-                        let (d_y, x) = (&d_y[run.output..][..run.len], &x[run.input..]);
-                        d_w[place] += match run.stride {
-                            1 => call::dot(d_y, &x[..run.len]),
-                            stride => dot_strided(d_y, x, stride),
-                        };
-                    });
-                }
-            });
-        }
-    }
-}
-
-/// The sum of the products of `y` and every `stride`-th number of `x`, from the first on. Those of a block are gathered.
-fn dot_strided<E: Pooled>(y: &[E], x: &[E], stride: usize) -> E {
-    const BLOCK: usize = 64;
-    let mut gathered = [E::ZERO; BLOCK];
-    let mut sum = E::ZERO;
-    for (y, x) in y.chunks(BLOCK).zip(x.chunks(BLOCK * stride)) {
-        let to = &mut gathered[..y.len()];
-        for (to, x) in to.iter_mut().zip(x.iter().step_by(stride)) {
-            *to = *x;
-        }
-        sum += call::dot(y, to);
-    }
-    sum
-}
-
-/// Writes the initial value of a channel, to which products are added: a bias, zeros, or nothing where numbers stand already.
-fn begin<E: Pooled>(start: Start<'_, E>, channel: usize, to: &mut [E]) {
-    let start = start.of_cols(channel..channel + 1);
-    let len = to.len();
-    if fill_rows(start, &mut MatrixMut::new(to, 1, len)) == WriteMode::Overwrite {
-        to.fill(E::ZERO);
-    }
-}
-
-/// Outputs and inputs of one place of a window, which are next to each other.
-struct Run {
-    output: usize,
-    input: usize,
-    len: usize,
-    /// The distance of two inputs.
-    stride: usize,
+    gather_rows(Direction::Backward, (d_y, w), of, start, lengths, d_x);
 }
 
 impl Convolution {
-    /// The channels of the output in a group.
-    fn multiplier(&self) -> usize {
-        self.output_of_group()
-    }
-
-    /// The runs of every place of a window, in one channel of an image.
-    fn for_each_run(&self, mut body: impl FnMut(usize, Run)) {
-        let [height, width] = &self.axes;
-        for place in 0..self.places() {
-            let (k_h, k_w) = (place / width.kernel, place % width.kernel);
-            let columns = width.around(&(0..width.input), k_w);
-            let Some(first) = width
-                .source(columns.start, k_w)
-                .filter(|_| !columns.is_empty())
-            else {
-                continue;
-            };
-            for line in 0..height.output {
-                if let Some(h) = height.source(line, k_h) {
-                    body(
-                        place,
-                        Run {
-                            output: line * width.output + columns.start,
-                            input: h * width.input + first,
-                            len: columns.len(),
-                            stride: width.stride,
-                        },
-                    );
-                }
-            }
-        }
-    }
-
     /// `[out, places]` as `[places, out]`.
     fn places_outside<E: Pooled>(&self, w: &[E]) -> Buffer<E> {
         let mut to = Buffer::uninit(w.len());
@@ -231,7 +84,7 @@ enum Direction {
     Backward,
 }
 
-/// With the channels last: each row of the result is a sum of rows of `from`, times rows of the weights.
+/// Each row of the result is a sum of rows of `from`, times rows of the weights.
 fn gather_rows<E: Pooled>(
     direction: Direction,
     (from, w): (&[E], &[E]),
@@ -397,8 +250,8 @@ fn sum_of_parts<E: Real>(
     }
 }
 
-/// With the channels last: `d_w[o, place] += Σ d_y[row, o] x[source of row, channel of o]`, in chunks of rows that are added up in their order.
-fn add_products_of_rows<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
+/// `d_w[o, place] += Σ d_y[row, o] x[source of row, channel of o]`, in chunks of rows that are added up in their order.
+pub(super) fn add_weight_gradient<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
     let numbers = d_w.len();
     let all = of.images * of.outputs();
     let some = rows_per_sum(of.output);
@@ -473,33 +326,5 @@ fn products<V: Vector>(a: &[V::Element], b: &[V::Element], to: &mut [V::Element]
         let to = &mut to[lanes.clone()];
         let sum = load_any::<V>(&a[lanes.clone()]).mul_add(load_any(&b[lanes]), load_any(to));
         store_any(sum, to);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strided_products_are_those_of_every_second_number() {
-        for len in [0_usize, 1, 63, 64, 65, 200] {
-            let y: Vec<f64> = (0..len).map(|i| i as f64 + 1.0).collect();
-            // There is none behind the last one.
-            let x: Vec<f64> = (0..(2 * len).saturating_sub(1))
-                .map(|i| if i % 2 == 0 { 3.0 } else { f64::NAN })
-                .collect();
-            let expected = (3 * len * (len + 1) / 2) as f64;
-            assert_eq!(dot_strided(&y, &x, 2), expected, "{len}");
-        }
-    }
-
-    /// One sum of so many has an error of 2e-3 of it. Sums of blocks have less than 2e-4.
-    #[test]
-    fn strided_products_are_added_in_blocks() {
-        const LEN: usize = 1 << 18;
-        let found = dot_strided(&vec![0.1_f32; LEN], &vec![1.0; 2 * LEN], 2);
-        let expected = f64::from(0.1_f32) * LEN as f64;
-        let error = (f64::from(found) - expected).abs() / expected;
-        assert!(error < 1e-3, "{error}");
     }
 }
