@@ -10,9 +10,11 @@
 //! | `w2_fwd_causal_s1024`, `w2_train_w256_s4096` | the attention core on slices, 8 heads of 64: causal, and within a window |
 //! | `w3_small`, `w3_medium` | a training step of a GPT, by a trainer: forward, loss, backward, AdamW; with `_bf16` behind the name, products of rounded operands |
 //! | `w4_decode` | 200 tokens of the medium GPT behind a prompt of 16, greedily |
-//! | `w5_gru` | a GRU of width 256, 8 sequences of 128 tokens: forward, and backward from a given gradient, as all cases below |
+//! | `w5_gru`, `w5_lstm` | a GRU and an LSTM of width 256, 8 sequences of 128 tokens: forward, and backward from a given gradient, as all cases below |
 //! | `w6_conv1d`, `w6_conv1d_second` | the two convolutions of Whisper's front on 3,000 frames of 80 bins, with the activation between them, and the second alone |
 //! | `w6_conv2d` | patches of 16 pixels, of 8 images of 224 |
+//! | `w6_residual` | a block of two convolutions of 3 x 3 with norms of groups, 8 images of 64 x 56 x 56 |
+//! | `w6_depthwise` | a depthwise convolution of 7 x 7, 8 images of 96 x 56 x 56 |
 //! | `w7_weights_s512`, `w7_no_weights_s512` | a loss of attention of 8 heads of 64, of length `s`, with and without a loss of the weights |
 //! | `w7_loss_s512` | that loss alone, of given weights |
 //! | `w8_attention`, `w8_attend` | the layer of `w1_train_b4_s512` in `model!`, in one piece and as `linear` and `attend` |
@@ -58,7 +60,7 @@ type Sequences = Tensor<(usize, usize, Const<512>), f32, Cpu>;
 /// Times one piece of work, and prints a line of JSON.
 #[derive(Parser)]
 struct Options {
-    /// `w1_train_b4_s512`, `w2_fwd_causal_s1024`, `w3_small`, `w3_medium_bf16`, `w4_decode`, `w5_gru`, `w6_conv1d`, `w6_conv1d_second`, `w6_conv2d`,
+    /// `w1_train_b4_s512`, `w2_fwd_causal_s1024`, `w3_small`, `w3_medium_bf16`, `w4_decode`, `w5_gru`, `w5_lstm`, `w6_conv1d`, `w6_conv1d_second`, `w6_conv2d`, `w6_residual`, `w6_depthwise`,
     /// `w7_weights_s512`, `w7_no_weights_s512`, `w7_loss_s512`, `w8_attention`, `w8_attend`; `_forward` behind the name of a layer is its
     /// forward pass alone
     case: String,

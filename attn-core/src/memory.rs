@@ -74,7 +74,8 @@ pub fn reset_peak() {
 /// Limits the bytes of free memory in the pool: in that of `f32`, and as many in that of `f64`. There is no limit at the start of
 /// a program. Then a training step reuses the memory of the step before, and free and used memory together are at most twice the
 /// peak of used memory. With 0, all memory goes back to the system after its last reader: that is slower, and the process holds
-/// no free memory. Free memory beyond a new limit is released when the next buffer is returned. Without a limit each thread that runs kernels keeps up
+/// no free memory but some 200 KiB for each thread that multiplies numbers in bf16. Free memory beyond a new limit is released when the next buffer is
+/// returned. Without a limit each thread that runs kernels keeps up
 /// to 32 scratch buffers for itself, of at most 16,384 numbers; it releases them with the first buffer that it returns under a limit.
 ///
 /// PyTorch: `PYTORCH_NO_CUDA_MEMORY_CACHING=1` is `keep_at_most(0)`.

@@ -21,6 +21,21 @@ model! {
 }
 
 model! {
+    struct Lstm<d = 256, hidden = 256>;
+
+    fn forward(x: [batch, seq, d]) -> [batch, seq, hidden] {
+        scan seq {
+            state h: [batch, hidden] = 0.0;
+            state c: [batch, hidden] = 0.0;
+            let (i, f, g, o) = split(linear::<{ 4 * hidden }, name = ih>(x) + linear::<{ 4 * hidden }, name = hh>(h));
+            c = sigmoid(f) * c + sigmoid(i) * tanh(g);
+            h = sigmoid(o) * tanh(c);
+            yield h;
+        }
+    }
+}
+
+model! {
     /// The front of Whisper tiny, without the last activation.
     struct Conv1d<n_mels = 80, d = 384>;
 
@@ -44,6 +59,26 @@ model! {
 
     fn forward(image: [batch, c, height, width]) -> [batch, d, 14, 14] {
         conv2d::<[height, width], d, kernel = 16, stride = 16, channels = c>(image)
+    }
+}
+
+model! {
+    /// A block of a residual network.
+    struct Residual<c = 64, height = 56, width = 56>;
+
+    fn forward(x: [batch, c, height, width]) -> [batch, c, height, width] {
+        let y = conv2d::<[height, width], c, 3, padding = 1, channels = c, bias = false, name = conv1>(x);
+        let y = relu(group_norm::<8, axis = c, name = norm1>(y));
+        let y = conv2d::<[height, width], c, 3, padding = 1, channels = c, bias = false, name = conv2>(y);
+        relu(x + group_norm::<8, axis = c, name = norm2>(y))
+    }
+}
+
+model! {
+    struct Depthwise<c = 96, height = 56, width = 56>;
+
+    fn forward(x: [batch, c, height, width]) -> [batch, c, height, width] {
+        conv2d::<[height, width], c, 7, padding = 3, groups = c, channels = c>(x)
     }
 }
 
@@ -136,9 +171,12 @@ pub(crate) fn run(case: &[&str]) -> Result<Vec<f64>> {
     };
     Ok(match case {
         ["w5", "gru"] => layer!(pass, Gru: (8, 128, Const)),
+        ["w5", "lstm"] => layer!(pass, Lstm: (8, 128, Const)),
         ["w6", "conv1d"] => layer!(pass, Conv1d: (1, Const, 3000)),
         ["w6", "conv1d", "second"] => layer!(pass, Second: (1, Const, 3000)),
         ["w6", "conv2d"] => layer!(pass, Conv2d: (8, Const, Const, Const)),
+        ["w6", "residual"] => layer!(pass, Residual: (8, Const, Const, Const)),
+        ["w6", "depthwise"] => layer!(pass, Depthwise: (8, Const, Const, Const)),
         ["w7", "no", "weights", length] => loss!(NoWeights: number(length, 's')?),
         ["w7", "weights", length] => loss!(Weights: number(length, 's')?),
         ["w7", "loss", length] => loss_of_weights(number(length, 's')?),

@@ -43,13 +43,24 @@ def layer(module, *shape):
     return module, [torch.randn(shape, requires_grad=True)]
 
 
-class Gru(nn.Module):
-    def __init__(self):
+class Recurrent(nn.Module):
+    def __init__(self, kind):
         super().__init__()
-        self.gru = nn.GRU(256, 256, batch_first=True)
+        self.layer = kind(256, 256, batch_first=True)
 
     def forward(self, x):
-        return self.gru(x)[0]
+        return self.layer(x)[0]
+
+
+class Residual(nn.Module):
+    def __init__(self, c=64):
+        super().__init__()
+        self.conv1, self.conv2 = (nn.Conv2d(c, c, 3, padding=1, bias=False) for _ in range(2))
+        self.norm1, self.norm2 = (nn.GroupNorm(8, c) for _ in range(2))
+
+    def forward(self, x):
+        y = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(x + self.norm2(self.conv2(y)))
 
 
 def heads(length):
@@ -87,7 +98,9 @@ class Attention(nn.Module):
 def case(name):
     """What is run, and its inputs."""
     if name == "w5_gru":
-        return layer(Gru(), 8, 128, 256)
+        return layer(Recurrent(nn.GRU), 8, 128, 256)
+    if name == "w5_lstm":
+        return layer(Recurrent(nn.LSTM), 8, 128, 256)
     if name == "w6_conv1d":
         first, second = nn.Conv1d(80, 384, 3, padding=1), nn.Conv1d(384, 384, 3, stride=2, padding=1)
         return layer(nn.Sequential(first, nn.GELU(), second), 1, 80, 3000)
@@ -95,6 +108,10 @@ def case(name):
         return layer(nn.Conv1d(384, 384, 3, stride=2, padding=1), 1, 384, 3000)
     if name == "w6_conv2d":
         return layer(nn.Conv2d(3, 384, 16, stride=16), 8, 3, 224, 224)
+    if name == "w6_residual":
+        return layer(Residual(), 8, 64, 56, 56)
+    if name == "w6_depthwise":
+        return layer(nn.Conv2d(96, 96, 7, padding=3, groups=96), 8, 96, 56, 56)
     if of := re.fullmatch(r"w7_no_weights_s(\d+)", name):
         return without_weights, heads(int(of[1]))
     if of := re.fullmatch(r"w7_weights_s(\d+)", name):

@@ -1,6 +1,10 @@
 //! Beam search: the likeliest continuations.
 
-use super::{GenerateError, SamplingError, Session, choice::log_softmax, sampling::check_options};
+use super::{
+    GenerateError, SamplingError, Session,
+    choice::log_softmax,
+    sampling::{check_options, known},
+};
 use crate::Element;
 
 /// The options of a beam search.
@@ -160,11 +164,8 @@ fn extend<E: Element>(
         if let Some(&last) = beam.tokens.last() {
             beam.session.step(last)?;
         }
-        let results = beam.session.results();
-        let known = search
-            .vocabulary
-            .map_or(results.len(), |known| known.min(results.len()));
-        let odds = log_softmax(&results[..known])?.into_iter().enumerate();
+        let results = known(beam.session.results(), search.vocabulary);
+        let odds = log_softmax(results)?.into_iter().enumerate();
         let odds = odds.filter(|(_, odds)| *odds > f64::NEG_INFINITY);
         candidates.extend(odds.map(|(token, odds)| (index, token, beam.log_probability + odds)));
     }

@@ -11,9 +11,7 @@ use crate::{
     Error,
     kernel::{
         Buffer, Kernels, Matrix, MatrixMut,
-        attention::{
-            Attention, PAGE_ROWS, PagedRows, Positions, Sizes, decode, one_head_transform,
-        },
+        attention::{Attention, PAGE_ROWS, PagedRows, Positions, Sizes, decode},
         parallel,
     },
     memory::can_allocate,
@@ -298,10 +296,7 @@ impl<E: Kernels> Cache<E> {
             Values::InKeys(_) => None,
         };
         for (transform, x, pages) in [keys].into_iter().chain(values) {
-            pages.write(span.sequence, rows.clone(), |some, head, to| {
-                let transform = transform.from(span.first + some.start);
-                one_head_transform(&transform, head, x.some_rows(some), to);
-            });
+            pages.write_vectors(span.sequence, rows.clone(), transform, span.first, x);
         }
         sequence.len = rows.end;
     }

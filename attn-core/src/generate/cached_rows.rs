@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use super::{memory::CacheMemory, pages::Pages};
-use crate::kernel::{Buffer, Kernels, MatrixMut, attention::PagedRows};
+use crate::kernel::{
+    Buffer, Kernels, Matrix, MatrixMut,
+    attention::{HeadTransform, PagedRows, one_head_transform},
+};
 
 /// `[sequences, rows, heads, width]`
 #[derive(Clone, Debug)]
@@ -32,7 +35,7 @@ impl<E: Kernels> CachedRows<E> {
     }
 
     /// [`Pages::write`] of numbers of the model, which are rounded.
-    pub(super) fn write(
+    fn write(
         &mut self,
         sequence: usize,
         rows: Range<usize>,
@@ -48,6 +51,21 @@ impl<E: Kernels> CachedRows<E> {
                 E::round_rows(numbers.as_ref(), to);
             }),
         }
+    }
+
+    /// Writes vectors, `[rows, heads * width]`, after their transform. The first one has the position `first`.
+    pub(super) fn write_vectors(
+        &mut self,
+        sequence: usize,
+        rows: Range<usize>,
+        transform: &HeadTransform<'_, E>,
+        first: usize,
+        x: Matrix<'_, E>,
+    ) {
+        self.write(sequence, rows, |some, head, to| {
+            let transform = transform.from(first + some.start);
+            one_head_transform(&transform, head, x.some_rows(some), to);
+        });
     }
 
     pub(super) fn shift(&mut self, sequence: usize, rows: Range<usize>, to: usize) {

@@ -14,7 +14,7 @@ use crate::{
     Element, Error,
     kernel::{
         Kernels, Matrix, MatrixMut,
-        attention::{Attention, HeadTransform, Positions, one_head_transform},
+        attention::{Attention, HeadTransform, Positions},
     },
     model::FusedBlock,
 };
@@ -81,14 +81,12 @@ impl<E: Kernels> ContextCache<E> {
         let of = |transform: &HeadTransform<'_, E>, x: Matrix<'_, E>| {
             let heads = sizes.kv_heads;
             let of_row = [heads, x.cols() / heads.max(1)];
-            let mut pages = Pages::new(batch, len, len, of_row);
+            let mut pages = CachedRows::Model(Pages::new(batch, len, len, of_row));
             for sequence in 0..batch {
                 let x = x.some_rows(sequence * len..(sequence + 1) * len);
-                pages.write(sequence, 0..len, |some, head, to| {
-                    one_head_transform(&transform.from(some.start), head, x.some_rows(some), to);
-                });
+                pages.write_vectors(sequence, 0..len, transform, 0, x);
             }
-            CachedRows::Model(pages)
+            pages
         };
         Ok(Self {
             sequences: batch,

@@ -15,8 +15,8 @@ use crate::{
     memory::can_allocate,
 };
 
-/// The new tokens of all sequences in one step. More are processed in several steps, so that memory does not grow with the prompt. Each step
-/// packs all weights.
+/// The new tokens of all sequences in one step. More are processed in several steps, so that memory does not grow with the prompt. A step of many
+/// tokens packs all weights that are not rounded, so a long step takes less time than several short ones.
 const ROWS: usize = 512;
 
 /// The new tokens of a sequence in one step if there are many sequences.

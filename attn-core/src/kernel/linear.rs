@@ -20,8 +20,7 @@ use super::rounded::multiply_rounded;
 use super::{Dtype, Matrix, MatrixMut, Pooled};
 use crate::simd::{Initial, WriteMode, dots_of_rows};
 
-/// With fewer rows than this, the weights are read where they stand. For more rows, copying them to contiguous rows for `gemm` costs
-/// less than it saves. Measured on a Zen 5 with AVX-512, for weights from 256 x 768 to 1024 x 4096: with 8 rows the copy takes 2 to
+/// With fewer rows than this, the weights are read where they stand. For more rows, copying them costs less than it saves. Measured on a Zen 5 with AVX-512, for weights from 256 x 768 to 1024 x 4096: with 8 rows the copy takes 2 to
 /// 4 times as long, with 48 rows 1.1 to 1.3 times, with 64 rows 1.1 times.
 pub(super) const FEW_ROWS: usize = 48;
 

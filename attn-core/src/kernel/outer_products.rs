@@ -51,7 +51,7 @@ pub(super) fn outer_products<E: Pooled>(
     }
 }
 
-/// The sums of [`outer_products`] alone, with the same bits.
+/// The sums of [`outer_products`] alone, with the same bits if its operands are not rounded.
 pub(super) fn column_sums<E: Pooled>(into: WriteMode, a: Matrix<'_, E>, sums: &mut [E]) {
     let to = MatrixMut::without_cols(a.cols());
     let b = Matrix::without_cols(a.rows());

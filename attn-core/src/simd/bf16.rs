@@ -1,6 +1,6 @@
 //! Numbers rounded to bf16, the upper half of an `f32`: rows of them, and pairs for products.
 //!
-//! A number becomes the nearest one in bf16, and the even one of two; a subnormal one becomes 0. That is what `vcvtne2ps2bf16` of AVX-512 BF16
+//! A number becomes the nearest one in bf16, and the even one of two; a subnormal one becomes 0. One of `f64` is rounded to `f32` first. That is what `vcvtne2ps2bf16` of AVX-512 BF16
 //! computes. Other instruction sets compute the same bits.
 
 #[cfg(target_arch = "x86_64")]

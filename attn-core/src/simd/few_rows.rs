@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::prefetch::prefetch_line;
 use super::slice::{load_any, store_any};
-use super::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
+use super::{Kernel, MAX_LANES, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
 /// The numbers of `b` that all rows of `a` are multiplied with before the next ones are read: they stay in the second-level cache.
 const BLOCK: usize = 32 * 1024;
@@ -24,9 +24,6 @@ const FEW_ROWS: usize = 4;
 
 /// How many tiles ahead columns are prefetched if one tile has all rows: they come from memory then.
 const AHEAD: usize = 2;
-
-/// The most lanes of a vector.
-const MOST_LANES: usize = 16;
 
 /// `to = a bᵀ`, or `to += a bᵀ`, on the calling thread, where the rows of `a` and of `b` are contiguous.
 ///
@@ -66,7 +63,7 @@ impl<E: Real> Kernel for Dots<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         let [rows, cols] = [self.a.rows(), self.b.rows()];
-        let block = (BLOCK / self.b.cols().max(1)).max(MOST_LANES);
+        let block = (BLOCK / self.b.cols().max(1)).max(MAX_LANES);
         // The instruction sets with vectors of 32 bytes have 16 registers, the others 32.
         let are_few = size_of::<V>() == 32;
         let most = if are_few { FEW_ROWS } else { ROWS };
@@ -185,7 +182,7 @@ pub(crate) fn add_lanes<V: Vector>(vectors: &[V], to: &mut [V::Element]) {
             }
             continue;
         }
-        let mut all = [V::zero(); MOST_LANES];
+        let mut all = [V::zero(); MAX_LANES];
         all[..vectors.len()].copy_from_slice(vectors);
         let mut half = V::LANES / 2;
         while half > 0 {

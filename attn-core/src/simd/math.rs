@@ -16,7 +16,7 @@
 //! [`sigmoid`] are normal numbers or 0, as a processor may take a hundred times as long for subnormal ones.
 
 use super::tables::Tables;
-use super::{Real, Vector};
+use super::{MAX_LANES, Real, Vector};
 
 /// `x / y`, as the product of `x` with two factors that are functions of `y`: for many quotients by one number. It is off by up to 1.5 units in
 /// the last place. Where the quotient does not overflow, this does not either, although the reciprocal of `y` may.
@@ -174,7 +174,6 @@ pub fn cos<V: Vector>(x: V) -> V {
 /// A function of the standard library, which takes one number at a time.
 #[inline(always)]
 fn lane_by_lane<V: Vector>(x: V, y: V, function: impl Fn(f64, f64) -> f64) -> V {
-    const MAX_LANES: usize = 16;
     let mut results = [V::Element::ZERO; MAX_LANES];
     let mut others = [V::Element::ZERO; MAX_LANES];
     x.store(&mut results);

@@ -382,12 +382,11 @@ impl<'a, E> MatrixMut<'a, E> {
     #[track_caller]
     pub fn split_rows(self, at: usize) -> (Self, Self) {
         assert!(at <= self.rows, "row {at} of {}", self.rows);
-        let offset = if at == self.rows {
-            0
-        } else {
-            at * self.row_stride
+        let offset = match at == self.rows || self.cols == 0 {
+            true => 0,
+            false => at * self.row_stride,
         };
-        // SAFETY: row `at` exists, so its start is in bounds (an empty part keeps the start of the whole). The parts
+        // SAFETY: row `at` exists and has numbers, so its start is in bounds (an empty part keeps the start of the whole). The parts
         // have no row in common.
         let start = unsafe { self.start.add(offset) };
         let upper = Self { rows: at, ..self };

@@ -44,14 +44,15 @@
 // Plain comments from here on: the structure of this folder.
 //
 // `vector` has the traits; `scalar`, `avx2`, `avx512` and `neon` implement them; `amx` multiplies tiles of bf16 and bytes; `isa` knows which of these the machine has;
-// `dispatch` chooses among them and is the only place that names them. `math` and `slice` are generic over the trait and know no instruction set; `tables`
+// `dispatch` chooses among them. `math`, `slice` and `zipped` are generic over the trait and know no instruction set; `tables`
 // holds the coefficients of `math`, `call` is `slice` for callers that are not kernels themselves. `matrix` holds views that
-// threads can share, `product` multiplies them, `panels` those that are packed, `pairs` those of numbers that `bf16` rounds; `bytes` multiplies integers. `pages` speaks to the system.
+// threads can share. `product` multiplies them by `gemm`, `tiles` with the right side in the panels of `panels`, `few_rows` where they stand, `pairs` those of
+// numbers that `bf16` rounds; `bytes` multiplies integers. `transpose` copies them by the squares of `square`. `prefetch` speaks to the caches, `pages` to the system.
 //
 // SAFETY, for the whole folder. An instruction of an extension may only run on a machine that has it. The operations of a vector
 // are safe functions nevertheless, because code outside this folder cannot get a vector type that the machine lacks: the types
-// are private, none is an associated type of anything public, and the only function that passes them as a type parameter,
-// `Isa::run`, has checked the machine before.
+// are private, none is an associated type of anything public, and the functions that pass them as a type parameter have checked the machine before: `Isa::run`,
+// and where an extension has products of its own, `pairs` and `amx`.
 #![allow(unsafe_code)]
 
 mod bf16;
@@ -107,8 +108,8 @@ pub(crate) use panels::pack_rows;
 pub use panels::{Panels, panel_columns, vector_columns};
 pub(crate) use prefetch::{prefetch, prefetch_rows};
 pub use product::{Threads, WriteMode, product};
-pub use square::{MAX_LANES, Square, transpose_square};
+pub use square::{Square, transpose_square};
 pub use tiles::{Initial, TILE_ROWS, multiply_panels, tile_columns};
 pub(crate) use transpose::{transpose, transpose_here};
-pub use vector::{Gemm, Kernel, Mask, Real, Vector, splat};
+pub use vector::{Gemm, Kernel, MAX_LANES, Mask, Real, Vector, splat};
 pub use zipped::{Source, Target, Values, Zipped};

@@ -202,18 +202,20 @@ thread_local! {
 fn multiply_wide(product: Product<'_, '_, f32, Pair, Pair>) {
     let rows = product.rows;
     let slices = slices(rows);
-    let mut wide = WIDE.take();
-    wide.resize(rows.rows() * rows.cols(), [0.0; 2]);
+    let mut memory = WIDE.take();
+    let count = rows.rows() * rows.cols();
+    memory.resize(count.max(memory.len()), [0.0; 2]);
+    let wide = &mut memory[..count];
     run(Widen {
         from: slices,
-        to: &mut wide,
+        to: wide,
     });
-    let wide_slices = Matrix::new(&wide, slices.rows(), slices.cols());
+    let wide_slices = Matrix::new(wide, slices.rows(), slices.cols());
     run(product.with_rows(match rows.has_row_slices() {
         true => wide_slices,
         false => wide_slices.transposed(),
     }));
-    WIDE.set(wide);
+    WIDE.set(memory);
 }
 
 /// Rows whose numbers stand side by side: these, or their transpose.

@@ -26,9 +26,8 @@ pub enum Threads {
 
 /// `to = scale * a b`, or `to += scale * a b`.
 ///
-/// The order of summation depends on the shapes only, not on the number of threads. An element depends on its row of `a` and its
-/// column of `b`. It depends on the other rows and columns only in whether there are any: a single row or column is summed in
-/// another order.
+/// The order of summation depends on the shapes only, not on the number of threads. An element depends on no numbers but those of its row of `a` and
+/// its column of `b`.
 ///
 /// # Panics
 /// If the shapes do not fit.

@@ -2,10 +2,8 @@
 
 use std::slice;
 
+use super::vector::MAX_LANES;
 use super::{Matrix, MatrixMut, Vector, WriteMode};
-
-/// The lanes of the widest vector.
-pub const MAX_LANES: usize = 16;
 
 /// The rows of a square as vectors: as many as there are lanes.
 pub type Square<V> = [V; MAX_LANES];

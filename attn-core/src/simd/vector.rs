@@ -8,6 +8,9 @@ use gemm_common::Parallelism;
 use super::isa::Isa;
 use super::tables::Tables;
 
+/// The lanes of the widest vector.
+pub const MAX_LANES: usize = 16;
+
 /// A vector: [`LANES`](Self::LANES) elements of `f32` or `f64`.
 ///
 /// Comparisons follow IEEE 754: with NaN all are false except [`ne`](Self::ne).
@@ -29,7 +32,7 @@ pub trait Vector:
     type Element: Real;
     /// The result of a comparison: true or false per lane.
     type Mask: Mask;
-    /// The number of lanes, a power of two and at most 16.
+    /// The number of lanes, a power of two and at most [`MAX_LANES`].
     const LANES: usize;
 
     /// `value` in every lane.
@@ -45,7 +48,7 @@ pub trait Vector:
     /// words than lanes.
     #[inline(always)]
     fn load_halves(from: &[u32]) -> [Self; 2] {
-        let mut halves = [[Self::Element::ZERO; 16]; 2];
+        let mut halves = [[Self::Element::ZERO; MAX_LANES]; 2];
         for (lane, word) in from[..Self::LANES].iter().enumerate() {
             let bits = u32::from_le(*word);
             let [lower, upper] = [bits << 16, bits & 0xffff_0000].map(f32::from_bits);
@@ -234,7 +237,7 @@ pub trait Real:
     /// The smallest positive normal number.
     const MIN_POSITIVE: Self;
     /// 0, 1, .., 15
-    const INDICES: [Self; 16];
+    const INDICES: [Self; MAX_LANES];
 
     /// The number nearest to `value`.
     fn of_f64(value: f64) -> Self;

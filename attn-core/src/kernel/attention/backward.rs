@@ -11,7 +11,7 @@ use super::key_block::KeyBlock;
 use super::load::BackwardHeads;
 use super::paged::KeySource;
 use super::plan::{Head, QUERIES_PER_TASK, chunks};
-use super::queries::{Queries, QueryGradients, Saved, TaskQueryGradients};
+use super::queries::{Inputs, Queries, QueryGradients, Saved, TaskQueryGradients};
 use super::sums::{GradientSums, SequenceSums, TaskSums};
 use super::weight_rows::MaskedDots;
 use super::{Attention, Gradients, Normalizer, OutputGradients, PairGradients, PairSink, Sizes};
@@ -57,12 +57,9 @@ impl<E: Pooled> Attention<'_, E> {
         d: Gradients<'_, E>,
     ) {
         self.check_backward([q, k, v], out, lse, &d_out);
-        let sizes = self.sizes;
-        let batch = self.sizes.batch;
-        let [of_queries, of_keys] = [sizes.heads, sizes.kv_heads].map(|heads| [batch, heads]);
-        let talks = self.talking.is_any();
         // Where heads talk, a block of queries has all of its weights.
-        let centres = self.normalizer.sparse().filter(|_| !talks);
+        let centres = self.normalizer.sparse();
+        let centres = centres.filter(|_| !self.talking.is_any());
         let centres = centres.map(|sparse| self.centres(sparse, [q, k, v], lse, out, &d_out));
         let (out, shares) = match &centres {
             None => (out, None),
@@ -72,53 +69,50 @@ impl<E: Pooled> Attention<'_, E> {
             }
         };
         let of_softmax = self.shares(&d_out);
-        let shares = shares.or(of_softmax.as_deref());
+        let inputs = Inputs {
+            q,
+            k,
+            v,
+            out,
+            lse,
+            d_out,
+            shares: shares.or(of_softmax.as_deref()),
+        };
+        self.backward_sequences(&inputs, d);
+    }
+
+    /// The gradients of all sequences, and of the parameters.
+    fn backward_sequences(&self, inputs: &Inputs<'_, E>, mut d: Gradients<'_, E>) {
+        let sizes = self.sizes;
+        let talks = self.talking.is_any();
         let tasks = match talks {
             true => self.tasks_of_heads(),
             false => self.division().0,
         };
         let mut sums = GradientSums::new(self, tasks, &d);
-        let as_given = [(d.q, q.layout), (d.k, k.layout), (d.v, v.layout)];
-        let as_given = as_given.map(|(matrix, layout)| Heads { matrix, layout });
-        let mut score = d.score;
-        let pairs = score.as_mut().map(|score| mem::take(&mut score.pairs));
+        let pairs = d.score.as_mut().map(|score| mem::take(&mut score.pairs));
         let pairs = pairs.filter(|pairs| !pairs.is_empty());
         let pairs = pairs.map(|pairs| PairGradients::new(pairs, sizes));
         let sink = pairs.as_ref().map(|pairs| pairs as &dyn PairSink<E>);
-        let gradients = self.gradients(as_given, sums.sequences(sink));
-        self.for_each(
-            batch * sizes.kv_heads,
-            gradients.enumerate(),
-            |(b, gradient)| {
-                let rows = sizes.heads * sizes.query;
-                let saved = Saved {
-                    b,
-                    q: q.of_sequence(of_queries, b),
-                    k: k.of_sequence(of_keys, b),
-                    v: v.of_sequence(of_keys, b),
-                    out: out.of_sequence(of_queries, b),
-                    lse: &lse[b * rows..][..rows],
-                    d_out: d_out.out.of_sequence(of_queries, b),
-                    d_weights: d_out.weights.map(|of| of.d),
-                    shares: shares.map(|shares| &shares[b * rows..][..rows]),
-                };
-                if talks {
-                    let d_lse = d_out.lse.map(|d| &d[b * rows..][..rows]);
-                    self.of_sequence(b)
-                        .backward_talking(&saved, d_lse, gradient);
-                    return;
-                }
-                self.of_sequence(b).backward_sequence(&saved, gradient);
-            },
-        );
-        d.query_gain.into_iter().for_each(|to| sums.query_gain(to));
-        d.key_gain.into_iter().for_each(|to| sums.key_gain(to));
-        score.into_iter().for_each(|to| sums.score(to));
-        d.w.into_iter().for_each(|to| sums.w(to));
-        d.sink.into_iter().for_each(|to| sums.sink(to));
-        for (mixed, to) in [d.mix_scores, d.mix_weights].into_iter().enumerate() {
-            to.into_iter().for_each(|to| sums.mixing(mixed, to));
-        }
+        let vectors = [
+            (&mut d.q, inputs.q),
+            (&mut d.k, inputs.k),
+            (&mut d.v, inputs.v),
+        ];
+        let vectors = vectors.map(|(d, Heads { layout, .. })| Heads {
+            matrix: d.reborrow(),
+            layout,
+        });
+        let gradients = self.gradients(vectors, sums.sequences(sink)).enumerate();
+        self.for_each(sizes.batch * sizes.kv_heads, gradients, |(b, gradient)| {
+            let saved = inputs.of_sequence(sizes, b);
+            let of_sequence = self.of_sequence(b);
+            match talks {
+                true => of_sequence.backward_talking(&saved, gradient),
+                false => of_sequence.backward_sequence(&saved, gradient),
+            }
+        });
+        sums.write(d);
     }
 
     /// Panics if the arguments do not fit the sizes.

@@ -80,6 +80,19 @@ pub(super) struct Results<'a, E> {
     pub weights: Option<MatrixMut<'a, E>>,
 }
 
+impl<'a, E> Results<'a, E> {
+    /// Parts of this many queries each; the last may have fewer.
+    pub(super) fn row_chunks(self, rows: usize) -> impl Iterator<Item = Self> {
+        let mut weights = self.weights.map(|weights| weights.row_chunks(rows));
+        let results = self.out.row_chunks(rows).zip(self.lse.chunks_mut(rows));
+        results.map(move |(out, lse)| Self {
+            out,
+            lse,
+            weights: weights.as_mut().and_then(Iterator::next),
+        })
+    }
+}
+
 impl<E: Pooled> Attention<'_, E> {
     /// [`forward`](Self::forward), compiled at the call.
     pub(super) fn forward_impl(
@@ -146,7 +159,7 @@ impl<E: Pooled> Attention<'_, E> {
     ) {
         let sizes = self.sizes;
         let group = sizes.group();
-        let kv_heads = self.sizes.kv_heads;
+        let kv_heads = sizes.kv_heads;
         let key_heads = sizes.batch * kv_heads;
         let mut results = self.results(to, lse);
         let results = (0..key_heads).map(|i| (i, results.by_ref().take(group).collect()));
@@ -163,35 +176,49 @@ impl<E: Pooled> Attention<'_, E> {
                     of_sequence.load_queries(q, block)
                 };
                 let blocks = self.blocks(b, kv, results);
-                let rounded_scale = self.rounded_scale();
-                // One query reads them where they stand.
-                let is_one = sizes.query == 1 && k.are_rounded() && v.are_rounded();
-                if let (Some(scale), false) = (rounded_scale, is_one) {
-                    let keys = &RoundedKeys::load(&of_sequence, kv, k, v);
-                    return self.for_each(1, blocks, |block| {
-                        let queries = round_queries(scale, load_queries(&block));
-                        let q = queries.read();
-                        body(Operands::Rounded { q, keys }, block);
-                    });
-                }
-                let keys = Keys::load(&of_sequence, kv, k);
-                let values = Values::load(&of_sequence, kv, v);
-                self.for_each(1, blocks, |block| {
-                    let mut queries = load_queries(&block);
-                    if let Some(scale) = rounded_scale {
-                        scale_rows(scale, queries.write());
-                        queries = rounded_rows(queries.read());
-                    }
-                    let operands = Operands::Whole {
-                        q: queries.read(),
-                        k: keys.rows(),
-                        v: values.rows(),
-                        is_rounded: rounded_scale.is_some(),
-                    };
-                    body(operands, block);
-                });
+                of_sequence.for_each_block_of_keys(kv, [k, v], blocks, load_queries, &body);
             },
         );
+    }
+
+    /// [`for_each_block`](Self::for_each_block) of those that read key head `kv` of this sequence.
+    fn for_each_block_of_keys<'a>(
+        &self,
+        kv: usize,
+        [k, v]: [Rows<'_, E>; 2],
+        blocks: impl Iterator<Item = Block<'a, E>>,
+        load_queries: impl Fn(&Block<'_, E>) -> Panel<E> + Send + Sync,
+        body: impl Fn(Operands<'_, E>, Block<'_, E>) + Send + Sync,
+    ) where
+        E: 'a,
+    {
+        let rounded_scale = self.rounded_scale();
+        // One query reads them where they stand.
+        let is_one = self.sizes.query == 1 && k.are_rounded() && v.are_rounded();
+        if let (Some(scale), false) = (rounded_scale, is_one) {
+            let keys = &RoundedKeys::load(self, kv, k, v);
+            return self.for_each(1, blocks, |block| {
+                let queries = round_queries(scale, load_queries(&block));
+                let q = queries.read();
+                body(Operands::Rounded { q, keys }, block);
+            });
+        }
+        let keys = Keys::load(self, kv, k);
+        let values = Values::load(self, kv, v);
+        self.for_each(1, blocks, |block| {
+            let mut queries = load_queries(&block);
+            if let Some(scale) = rounded_scale {
+                scale_rows(scale, queries.write());
+                queries = rounded_rows(queries.read());
+            }
+            let operands = Operands::Whole {
+                q: queries.read(),
+                k: keys.rows(),
+                v: values.rows(),
+                is_rounded: rounded_scale.is_some(),
+            };
+            body(operands, block);
+        });
     }
 
     /// The parts of the results, for every head of every sequence.
@@ -225,18 +252,12 @@ impl<E: Pooled> Attention<'_, E> {
     ) -> impl Iterator<Item = Block<'a, E>> {
         let query = self.sizes.query;
         let heads = self.sizes.heads_of(b, kv).zip(results);
-        heads.flat_map(move |(head, Results { out, lse, weights })| {
-            let mut weights = weights.map(|weights| weights.row_chunks(QUERIES));
-            let results = out.row_chunks(QUERIES).zip(lse.chunks_mut(QUERIES));
-            let blocks = chunks(0..query, QUERIES).zip(results);
-            blocks.map(move |(queries, (out, lse))| Block {
+        heads.flat_map(move |(head, results)| {
+            let blocks = chunks(0..query, QUERIES).zip(results.row_chunks(QUERIES));
+            blocks.map(move |(queries, results)| Block {
                 head,
                 queries,
-                results: Results {
-                    out,
-                    lse,
-                    weights: weights.as_mut().and_then(Iterator::next),
-                },
+                results,
             })
         })
     }

@@ -91,10 +91,16 @@ pub(super) fn row_chunks<'a, E: 'a>(
     of: impl IntoIterator<Item = MatrixMut<'a, E>>,
     rows: usize,
 ) -> impl Iterator<Item = Vec<MatrixMut<'a, E>>> {
-    let chunks = of.into_iter().map(move |matrix| matrix.row_chunks(rows));
-    let mut chunks: Vec<_> = chunks.collect();
+    side_by_side(of.into_iter().map(move |matrix| matrix.row_chunks(rows)))
+}
+
+/// The next items of all iterators, until all have ended.
+pub(super) fn side_by_side<I: Iterator>(
+    iterators: impl IntoIterator<Item = I>,
+) -> impl Iterator<Item = Vec<I::Item>> {
+    let mut iterators: Vec<_> = iterators.into_iter().collect();
     std::iter::from_fn(move || {
-        let next: Vec<_> = chunks.iter_mut().filter_map(Iterator::next).collect();
+        let next: Vec<_> = iterators.iter_mut().filter_map(Iterator::next).collect();
         (!next.is_empty()).then_some(next)
     })
 }

@@ -13,18 +13,17 @@
 use std::ops::Range;
 
 use super::dropout_mask::DropoutMask;
-use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
-use super::masked_weights::MaskedWeights;
+use super::key_panels::TileGradients;
+use super::load::BackwardRows;
 use super::plan::{QUERIES, Tile, chunks};
-use super::queries::{Block, BlockVectors, Queries, TaskQueryGradients};
-use super::rounded::{Loaded, MaskedPairs, PairPanel, multiply_tile};
+use super::queries::{Queries, QueryBlock, TaskQueryGradients};
 use super::sums::TaskSums;
+use super::tile_operands::{KeyVectors, TileOperands};
 use super::weights::Differentiate;
-use super::{Attention, HeadTransform, ScoreSums, Similarity};
+use super::{Attention, ScoreSums, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
-use crate::simd::transpose;
-use crate::simd::{Threads, WriteMode, call, product, run};
+use crate::simd::{call, run, transpose};
 
 /// Keys and values of a head, and their gradients.
 pub(super) struct KeyBlock<'a, E> {
@@ -41,68 +40,15 @@ pub(super) struct KeyBlock<'a, E> {
     pub d_v: MatrixMut<'a, E>,
 }
 
-/// The keys in the layouts of the products, and their gradients so far.
-struct Keys<'a, E: Pooled> {
-    /// The inputs, and the gradients of the values.
+/// A block of keys in the layouts of the products, and its gradients so far.
+struct LoadedKeys<'a, E: Pooled> {
+    /// The inputs, and where their gradients go.
     given: KeyBlock<'a, E>,
-    vectors: Vectors<E>,
-    /// The gradient of the keys: in the layout of `rows`, or of `columns` if the similarity is additive.
+    vectors: KeyVectors<E>,
+    /// The gradient of the keys: `[keys, width]`, or `[width, keys]` if the similarity is additive.
     d: Panel<E>,
     /// The gradient of the values, `[keys, value_width]`.
     d_values: Panel<E>,
-}
-
-/// The transformed keys and values in the layouts of the products.
-enum Vectors<E: Pooled> {
-    Whole {
-        /// `[keys, width]`
-        rows: Panel<E>,
-        /// `[width, keys]`
-        columns: Panel<E>,
-        /// The values, `[value_width, keys]`.
-        value_columns: Panel<E>,
-    },
-    /// Rounded to bf16.
-    Rounded {
-        /// `[pairs of keys, width]`
-        rows: PairPanel,
-        /// `[pairs of the width, keys]`
-        columns: PairPanel,
-        /// The values, `[pairs of the value_width, keys]`.
-        value_columns: PairPanel,
-    },
-}
-
-impl<E: Pooled> Vectors<E> {
-    /// Keys and values of a head, of which the first has the position `first`.
-    fn load(
-        key: &HeadTransform<'_, E>,
-        value: &HeadTransform<'_, E>,
-        [k, v]: [Matrix<'_, E>; 2],
-        first: usize,
-    ) -> Self {
-        let mut rows = Panel::new(k.rows(), k.cols());
-        run(LoadRows {
-            transform: key,
-            x: k,
-            first,
-            to: rows.write(),
-        });
-        let mut columns = Panel::new(k.cols(), k.rows());
-        transpose(rows.read(), columns.write());
-        let mut value_columns = Panel::new(v.cols(), v.rows());
-        run(LoadColumns {
-            transform: value,
-            x: v,
-            first,
-            to: value_columns.write(),
-        });
-        Self::Whole {
-            rows,
-            columns,
-            value_columns,
-        }
-    }
 }
 
 /// Buffers for the pairs of a tile, `[queries, keys]`.
@@ -115,9 +61,6 @@ struct Pairs<E: Pooled> {
     d: Panel<E>,
 }
 
-/// Why the vectors of queries and those of keys are both rounded, or neither are.
-const ONE_DTYPE: &str = "an attention has one dtype";
-
 impl<E: Pooled> Attention<'_, E> {
     pub(super) fn backward_block(
         &self,
@@ -129,7 +72,7 @@ impl<E: Pooled> Attention<'_, E> {
         let b = block.b;
         let kv = block.kv;
         let range = block.range.clone();
-        let mut keys = Keys::load(self, block);
+        let mut keys = LoadedKeys::load(self, block);
         let mut pairs = Pairs::new(range.len());
         for head in self.sizes.heads_of(b, kv) {
             for some in chunks(0..self.sizes.query, QUERIES) {
@@ -157,79 +100,34 @@ impl<E: Pooled> Attention<'_, E> {
     fn backward_tile(
         &self,
         tile: &Tile,
-        queries: &Block<'_, E>,
-        keys: &mut Keys<'_, E>,
+        queries: &QueryBlock<'_, E>,
+        keys: &mut LoadedKeys<'_, E>,
         pairs: &mut Pairs<E>,
         d_q: MatrixMut<'_, E>,
         sums: &mut TaskSums<'_, E>,
     ) {
         let first = keys.given.range.start;
-        let columns = tile.keys.start - first..tile.keys.end - first;
-        self.recompute_weights(
-            tile,
-            queries,
-            keys,
-            columns.clone(),
-            pairs,
-            sums.score(tile),
-        );
-        let d_values = keys.d_values.write().some_rows(columns.clone());
-        match (&keys.vectors, &queries.vectors) {
-            (
-                Vectors::Whole {
-                    rows, columns: kt, ..
-                },
-                BlockVectors::Whole { rows: q, d_out },
-            ) => {
-                let of = |matrix| MaskedWeights {
-                    mask: self.mask,
-                    tile,
-                    matrix,
-                };
-                let (q, d_out) = (q.rows(), d_out.rows());
-                let weights = of(pairs.weights.read());
-                weights.add_transposed_matmul(E::ONE, d_out, d_values);
-                match self.similarity {
-                    Similarity::Dot { scale } => {
-                        let d = of(pairs.d.read());
-                        let d_k = keys.d.write().some_rows(columns.clone());
-                        d.add_transposed_matmul(scale, q, d_k);
-                        d.add_matmul(scale, rows.read().some_rows(columns), d_q);
-                    }
-                    Similarity::Additive { w } => run(AdditiveGradients {
-                        q,
-                        kt: kt.read().some_cols(columns.clone()),
-                        w: w.row(tile.head.h),
-                        d: pairs.d.read(),
-                        d_q,
-                        d_kt: keys.d.write().some_cols(columns),
-                        d_w: sums.w(tile),
-                    }),
-                }
-            }
-            (Vectors::Rounded { rows, .. }, BlockVectors::Rounded { rows: q, d_out }) => {
-                let mask = self.mask;
-                let masked = MaskedPairs { mask, tile };
-                let weights = PairPanel::of_rows(pairs.weights.read());
-                masked.add_transposed_matmul(weights.read(), d_out.depths, d_values);
-                let d = PairPanel::of_rows(pairs.d.read());
-                let d_k = keys.d.write().some_rows(columns.clone());
-                masked.add_transposed_matmul(d.read(), q.depths, d_k);
-                let d = PairPanel::of_columns(pairs.d.read());
-                let of_keys = columns.start / 2..columns.end.div_ceil(2);
-                masked.add_matmul(d.read(), rows.read().some_rows(of_keys), d_q);
-            }
-            _ => unreachable!("{ONE_DTYPE}"),
-        }
+        let range = tile.keys.start - first..tile.keys.end - first;
+        let operands = TileOperands::new(&keys.vectors, &queries.vectors);
+        let of_score = sums.score(tile);
+        self.recompute_weights(tile, queries, &operands, range.clone(), pairs, of_score);
+        let to = TileGradients {
+            q: d_q,
+            k: keys.d.write(),
+            v: keys.d_values.write(),
+            w: sums.w(tile),
+        };
+        let pairs = [pairs.weights.read(), pairs.d.read()];
+        operands.add_gradients(self, tile, range, pairs, to);
     }
 
     /// Passes 1 and 2: the weights are recomputed.
     fn recompute_weights(
         &self,
         tile: &Tile,
-        queries: &Block<'_, E>,
-        keys: &Keys<'_, E>,
-        columns: Range<usize>,
+        queries: &QueryBlock<'_, E>,
+        operands: &TileOperands<'_, E>,
+        range: Range<usize>,
         pairs: &mut Pairs<E>,
         sums: Option<ScoreSums<'_, E>>,
     ) {
@@ -237,16 +135,7 @@ impl<E: Pooled> Attention<'_, E> {
         let cols = tile.keys.len();
         let mut scores = pairs.weights.reshape(rows, cols);
         let mut d = pairs.d.reshape(rows, cols);
-        match (&keys.vectors, &queries.vectors) {
-            (Vectors::Whole { columns: kt, .. }, BlockVectors::Whole { rows, .. }) => {
-                let kt = kt.read().some_cols(columns.clone());
-                self.similarities(tile, rows.rows(), kt, scores.reborrow());
-            }
-            (Vectors::Rounded { columns: kt, .. }, BlockVectors::Rounded { rows, .. }) => {
-                multiply_tile(tile, scores.reborrow(), rows.rows, kt, columns.start);
-            }
-            _ => unreachable!("{ONE_DTYPE}"),
-        }
+        operands.similarities(self, tile, range.clone(), scores.reborrow());
         if self.score.is_some() {
             let mut similarities = pairs.similarities.reshape(rows, cols);
             for row in 0..rows {
@@ -254,21 +143,7 @@ impl<E: Pooled> Attention<'_, E> {
             }
         }
         self.score(tile, &mut scores);
-        match (&keys.vectors, &queries.vectors) {
-            (Vectors::Whole { value_columns, .. }, BlockVectors::Whole { d_out, .. }) => {
-                let d_out = d_out.rows();
-                let vt = value_columns.read().some_cols(columns);
-                tile.bands()
-                    .for_each_part(d.reborrow(), |d, queries, keys| {
-                        let (d_out, vt) = (d_out.some_rows(queries), vt.some_cols(keys));
-                        product(d, WriteMode::Overwrite, E::ONE, d_out, vt, Threads::One);
-                    });
-            }
-            (Vectors::Rounded { value_columns, .. }, BlockVectors::Rounded { d_out, .. }) => {
-                multiply_tile(tile, d.reborrow(), d_out.rows, value_columns, columns.start);
-            }
-            _ => unreachable!("{ONE_DTYPE}"),
-        }
+        operands.weight_gradients(tile, range, d.reborrow());
         if let Some(d_weights) = queries.d_weights {
             for row in 0..rows {
                 let d_weights = &d_weights.row(row)[tile.keys.clone()];
@@ -291,28 +166,12 @@ impl<E: Pooled> Attention<'_, E> {
     }
 }
 
-impl<'a, E: Pooled> Keys<'a, E> {
+impl<'a, E: Pooled> LoadedKeys<'a, E> {
     fn load(attention: &Attention<'_, E>, given: KeyBlock<'a, E>) -> Self {
-        let k = given.k;
-        let v = given.v;
         let keys = given.range.len();
-        let width = k.cols();
-        let value_width = v.cols();
-        let kv = given.kv;
-        let first = given.range.start;
-        let [key, value] = [(&attention.key, width), (&attention.value, value_width)]
-            .map(|(transform, width)| transform.of_head(kv, width));
-        let vectors = match attention.rounded_scale() {
-            None => Vectors::load(&key, &value, [k, v], first),
-            Some(_) => {
-                let [k, v] = [(&key, k), (&value, v)].map(|(how, x)| Loaded::new(how, x, first));
-                Vectors::Rounded {
-                    rows: PairPanel::of_rows(k.rows()),
-                    columns: PairPanel::of_transpose(k.rows()),
-                    value_columns: PairPanel::of_transpose(v.rows()),
-                }
-            }
-        };
+        let [width, value_width] = [given.k.cols(), given.v.cols()];
+        let vectors = [given.k, given.v];
+        let vectors = KeyVectors::load(attention, given.kv, vectors, given.range.start);
         let mut d = match attention.similarity {
             Similarity::Dot { .. } => Panel::new(keys, width),
             Similarity::Additive { .. } => Panel::new(width, keys),

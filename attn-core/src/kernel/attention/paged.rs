@@ -243,7 +243,8 @@ impl<E: Pooled> Rows<'_, E> {
         }
     }
 
-    /// Whether neighbouring rows are contiguous, but for those at the ends of pages.
+    /// Whether neighbouring rows are contiguous where [`with`](Self::with) reads them, but for those at the ends of pages. Those in bf16 are not: they are
+    /// widened for every reader.
     pub(super) fn is_contiguous(&self) -> bool {
         match self {
             Self::Matrix(matrix) => matrix.is_contiguous(),

@@ -3,17 +3,31 @@
 use std::{iter, mem, ops::Range};
 
 use super::head_major::HeadMajor;
-use super::heads::some_rows_of;
+use super::heads::{Heads, some_rows_of};
 use super::load::LoadHeads;
 use super::plan::{Head, QUERIES, QUERIES_PER_TASK, Tile, chunks};
-use super::rounded::{Loaded, RoundedHeads, RoundedRows, scale_rows};
+use super::rounded::{Loaded, RoundedHeads, RoundedVectors, scale_rows};
 use super::sums::sum_into;
 use super::weights::{RowDots, SinkGradients};
-use super::{Attention, HeadTransform, Sizes};
+use super::{Attention, HeadTransform, OutputGradients, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 
-/// The inputs of the backward pass of a sequence, as in [`Attention::backward`], with a matrix for every head.
+/// The inputs of the backward pass, as in [`Attention::backward`].
+pub(super) struct Inputs<'a, E> {
+    pub q: Heads<Matrix<'a, E>>,
+    pub k: Heads<Matrix<'a, E>>,
+    pub v: Heads<Matrix<'a, E>>,
+    /// The output, or the centres of a sparse normalizer, which take its place in `δ`.
+    pub out: Heads<Matrix<'a, E>>,
+    /// `[batch, heads, query]`
+    pub lse: &'a [E],
+    pub d_out: OutputGradients<'a, E>,
+    /// The part of `δ` that comes from the gradients of weights and `lse`, `[batch, heads, query]`. `None` where heads talk.
+    pub shares: Option<&'a [E]>,
+}
+
+/// The [`Inputs`] of a sequence, with a matrix for every head.
 pub(super) struct Saved<'a, E> {
     pub b: usize,
     /// `[query, width]`
@@ -22,7 +36,7 @@ pub(super) struct Saved<'a, E> {
     pub k: Vec<Matrix<'a, E>>,
     /// `[key, value_width]`
     pub v: Vec<Matrix<'a, E>>,
-    /// `[query, value_width]`: the output, or the centres of a sparse normalizer, which take its place in `δ`.
+    /// `[query, value_width]`
     pub out: Vec<Matrix<'a, E>>,
     /// `[heads, query]`
     pub lse: &'a [E],
@@ -30,14 +44,38 @@ pub(super) struct Saved<'a, E> {
     pub d_out: Vec<Matrix<'a, E>>,
     /// The gradients of the weights, of all sequences.
     pub d_weights: Option<&'a [E]>,
-    /// The part of `δ` that comes from the gradients of weights and `lse`, `[heads, query]`.
+    /// `[heads, query]`
+    pub d_lse: Option<&'a [E]>,
+    /// `[heads, query]`
     pub shares: Option<&'a [E]>,
+}
+
+impl<'a, E> Inputs<'a, E> {
+    /// Those of sequence `b`.
+    pub(super) fn of_sequence(&self, sizes: Sizes, b: usize) -> Saved<'a, E> {
+        let of_queries = [sizes.batch, sizes.heads];
+        let of_keys = [sizes.batch, sizes.kv_heads];
+        let rows = sizes.heads * sizes.query;
+        let rows = |x: &'a [E]| &x[b * rows..][..rows];
+        Saved {
+            b,
+            q: self.q.of_sequence(of_queries, b),
+            k: self.k.of_sequence(of_keys, b),
+            v: self.v.of_sequence(of_keys, b),
+            out: self.out.of_sequence(of_queries, b),
+            lse: rows(self.lse),
+            d_out: self.d_out.out.of_sequence(of_queries, b),
+            d_weights: self.d_out.weights.as_ref().map(|of| of.d),
+            d_lse: self.d_out.lse.map(rows),
+            shares: self.shares.map(rows),
+        }
+    }
 }
 
 /// The inputs of a backward pass, per query.
 pub(super) struct Queries<'a, E: Pooled> {
     sizes: Sizes,
-    vectors: Vectors<'a, E>,
+    vectors: SequenceVectors<'a, E>,
     /// `[heads, query]`
     lse: &'a [E],
     /// `δ`: `Σ dout * out` and what other gradients add to that, `[query, heads]`.
@@ -49,7 +87,7 @@ pub(super) struct Queries<'a, E: Pooled> {
 }
 
 /// The transformed queries and the gradient of the output.
-enum Vectors<'a, E: Pooled> {
+enum SequenceVectors<'a, E: Pooled> {
     /// Where they stand. A block loads its part, for each block of keys that it meets.
     Given {
         /// `[query, width]` for every head.
@@ -70,18 +108,18 @@ enum Vectors<'a, E: Pooled> {
 pub(super) enum BlockVectors<'a, E: Pooled> {
     Whole {
         /// `[queries, width]`
-        rows: Loaded<'a, E>,
+        q: Loaded<'a, E>,
         /// `[queries, value_width]`
         d_out: Loaded<'a, E>,
     },
     Rounded {
-        rows: RoundedRows<'a>,
-        d_out: RoundedRows<'a>,
+        q: RoundedVectors<'a>,
+        d_out: RoundedVectors<'a>,
     },
 }
 
 /// The inputs of a backward pass for a block of queries of a head.
-pub(super) struct Block<'a, E: Pooled> {
+pub(super) struct QueryBlock<'a, E: Pooled> {
     pub vectors: BlockVectors<'a, E>,
     /// `[queries]`
     pub lse: &'a [E],
@@ -90,7 +128,7 @@ pub(super) struct Block<'a, E: Pooled> {
     pub d_weights: Option<Matrix<'a, E>>,
 }
 
-impl<E: Pooled> Block<'_, E> {
+impl<E: Pooled> QueryBlock<'_, E> {
     /// `[queries]`
     pub(super) fn delta(&self) -> &[E] {
         &self.delta[..self.lse.len()]
@@ -102,7 +140,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
         let sizes = attention.sizes;
         let mut delta = Buffer::uninit(sizes.query * sizes.heads);
         let to = MatrixMut::new(&mut delta, sizes.query, sizes.heads);
-        let vectors = Vectors::load(attention, saved, to);
+        let vectors = SequenceVectors::load(attention, saved, to);
         Self {
             sizes,
             vectors,
@@ -131,7 +169,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
         attention: &Attention<'_, E>,
         head: Head,
         range: Range<usize>,
-    ) -> Block<'b, E> {
+    ) -> QueryBlock<'b, E> {
         let Sizes {
             heads,
             query,
@@ -142,22 +180,22 @@ impl<'a, E: Pooled> Queries<'a, E> {
         for (delta, row) in delta.iter_mut().zip(range.clone()) {
             *delta = self.delta[row * heads + head.h];
         }
-        Block {
+        QueryBlock {
             vectors: match &self.vectors {
-                Vectors::Given { q, d_out, rows } => {
+                SequenceVectors::Given { q, d_out, rows } => {
                     let load = |transform: &HeadTransform<'_, E>, x: Matrix<'a, E>| {
                         Loaded::dense(transform, x.some_rows(range.clone()), range.start)
                     };
                     BlockVectors::Whole {
-                        rows: match rows {
+                        q: match rows {
                             Some(rows) => Loaded::Given(rows.of(head.h).some_rows(range.clone())),
                             None => load(&attention.query.of_head(head.h, width), q[head.h]),
                         },
                         d_out: load(&HeadTransform::default(), d_out[head.h]),
                     }
                 }
-                Vectors::Rounded { rows, d_out } => BlockVectors::Rounded {
-                    rows: rows.of(head.h, range.clone()),
+                SequenceVectors::Rounded { rows, d_out } => BlockVectors::Rounded {
+                    q: rows.of(head.h, range.clone()),
                     d_out: d_out.of(head.h, range.clone()),
                 },
             },
@@ -168,7 +206,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
     }
 }
 
-impl<'a, E: Pooled> Vectors<'a, E> {
+impl<'a, E: Pooled> SequenceVectors<'a, E> {
     /// Loads the queries and gradients, as far as blocks do not do it, and writes `δ`, `[query, heads]`.
     fn load(attention: &Attention<'_, E>, saved: &Saved<'a, E>, delta: MatrixMut<'_, E>) -> Self {
         let Sizes {

@@ -257,7 +257,7 @@ pub(super) struct RoundedHeads {
 
 /// Some vectors of a head, as both sides of products have them.
 #[derive(Clone, Copy)]
-pub(super) struct RoundedRows<'a> {
+pub(super) struct RoundedVectors<'a> {
     /// `[rows, pairs of the width]`
     pub rows: Matrix<'a, Pair>,
     /// `[pairs of rows, width]`
@@ -276,7 +276,7 @@ impl RoundedHeads {
     pub(super) fn row_chunks(
         &mut self,
         rows: usize,
-    ) -> impl Iterator<Item = Vec<RoundedRowsMut<'_>>> {
+    ) -> impl Iterator<Item = Vec<RoundedVectorsMut<'_>>> {
         let chunks = self
             .rows
             .row_chunks(rows)
@@ -284,7 +284,7 @@ impl RoundedHeads {
         chunks.map(|(rows, depths)| {
             let heads = rows.into_iter().zip(depths);
             heads
-                .map(|(rows, depths)| RoundedRowsMut {
+                .map(|(rows, depths)| RoundedVectorsMut {
                     rows: Pair::in_matrix_of(rows),
                     depths: Pair::in_matrix_of(depths),
                 })
@@ -293,22 +293,22 @@ impl RoundedHeads {
     }
 
     /// Rows of a head, of which the first has an even number.
-    pub(super) fn of(&self, h: usize, rows: std::ops::Range<usize>) -> RoundedRows<'_> {
+    pub(super) fn of(&self, h: usize, rows: std::ops::Range<usize>) -> RoundedVectors<'_> {
         let depths = rows.start / 2..rows.end.div_ceil(2);
-        RoundedRows {
+        RoundedVectors {
             rows: Pair::of_matrix(self.rows.of(h).some_rows(rows)),
             depths: Pair::of_matrix(self.depths.of(h).some_rows(depths)),
         }
     }
 }
 
-/// [`RoundedRows`], to write.
-pub(super) struct RoundedRowsMut<'a> {
+/// [`RoundedVectors`], to write.
+pub(super) struct RoundedVectorsMut<'a> {
     rows: MatrixMut<'a, Pair>,
     depths: MatrixMut<'a, Pair>,
 }
 
-impl RoundedRowsMut<'_> {
+impl RoundedVectorsMut<'_> {
     /// Rounds rows.
     pub(super) fn write<E: Pooled>(self, x: Matrix<'_, E>) {
         E::pair_columns(x, self.rows);

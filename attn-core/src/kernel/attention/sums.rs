@@ -147,8 +147,20 @@ impl<E: Pooled> GradientSums<E> {
         sequences.collect()
     }
 
+    /// Writes the gradients of the parameters: the sums over all tasks.
+    pub(super) fn write(&self, d: Gradients<'_, E>) {
+        d.query_gain.into_iter().for_each(|to| self.query_gain(to));
+        d.key_gain.into_iter().for_each(|to| self.key_gain(to));
+        d.score.into_iter().for_each(|to| self.score(to));
+        d.w.into_iter().for_each(|to| self.of_heads(&self.w, to));
+        d.sink.into_iter().for_each(|to| self.sink(to));
+        for (mixed, to) in [d.mix_scores, d.mix_weights].into_iter().enumerate() {
+            to.into_iter().for_each(|to| self.mixing(mixed, to));
+        }
+    }
+
     /// The gradients of the parameters of the bias terms.
-    pub(super) fn score(&self, to: ScoreGradients<'_, E>) {
+    fn score(&self, to: ScoreGradients<'_, E>) {
         let SumLens {
             per_head,
             shared,
@@ -163,28 +175,23 @@ impl<E: Pooled> GradientSums<E> {
         self.of_sequences(&self.per_sequence, to.per_sequence);
     }
 
-    /// The gradient of the weights of the similarity, `[heads, width]`.
-    pub(super) fn w(&self, to: MatrixMut<'_, E>) {
-        self.of_heads(&self.w, to);
-    }
-
     /// The gradient of the gain of the keys' norm, `[width]`.
-    pub(super) fn key_gain(&self, to: &mut [E]) {
+    fn key_gain(&self, to: &mut [E]) {
         sum_into(self.key_gain.chunks(to.len().max(1)), to);
     }
 
     /// The gradient of the gain of the queries' norm, `[width]`.
-    pub(super) fn query_gain(&self, to: &mut [E]) {
+    fn query_gain(&self, to: &mut [E]) {
         sum_into(self.query_gain.chunks(to.len().max(1)), to);
     }
 
     /// The gradient of the sinks, `[heads]`.
-    pub(super) fn sink(&self, to: &mut [E]) {
+    fn sink(&self, to: &mut [E]) {
         sum_into(self.sink.chunks(to.len().max(1)), to);
     }
 
     /// The gradient of the matrix that mixes scores, which is number 0, or weights: `[heads, heads]`.
-    pub(super) fn mixing(&self, number: usize, mut to: MatrixMut<'_, E>) {
+    fn mixing(&self, number: usize, mut to: MatrixMut<'_, E>) {
         let heads = self.sizes.heads;
         for g in 0..heads {
             let parts = self.mixing.chunks(2 * heads * heads);

@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use super::dropout_mask::DropoutMask;
 use super::forward::{Keys, Results, Values};
-use super::heads::Heads;
+use super::heads::{Heads, side_by_side};
 use super::load::LoadRows;
 use super::masked_weights::MaskedWeights;
 use super::paged::{KeySource, Rows};
@@ -103,7 +103,8 @@ impl<E: Pooled> Attention<'_, E> {
                 let values = heads.map(|kv| Values::load(&this, kv, v.of(of_keys, b, kv)));
                 let values: Vec<_> = values.collect();
                 let rows = this.queries_of_block(FORWARD_PLANES);
-                let blocks = chunks(0..sizes.query, rows).zip(blocks_of(results, rows));
+                let results = side_by_side(results.into_iter().map(|of| of.row_chunks(rows)));
+                let blocks = chunks(0..sizes.query, rows).zip(results);
                 this.for_each(sizes.kv_heads, blocks, |(queries, results)| {
                     this.forward_block_of_heads(b, &q, (&keys, &values), queries, results);
                 });
@@ -326,30 +327,6 @@ fn mix<E: Pooled>(matrix: Option<Matrix<'_, E>>, x: &mut Planes<E>, spare: &mut 
         mix_into(matrix, x, spare);
         std::mem::swap(x, spare);
     }
-}
-
-/// The results of blocks of this many queries, of all heads.
-fn blocks_of<'a, E: Pooled>(
-    results: Vec<Results<'a, E>>,
-    rows: usize,
-) -> impl Iterator<Item = Vec<Results<'a, E>>> {
-    let mut heads: Vec<_> = results
-        .into_iter()
-        .map(|Results { out, lse, weights }| {
-            let mut weights = weights.map(|weights| weights.row_chunks(rows));
-            out.row_chunks(rows)
-                .zip(lse.chunks_mut(rows))
-                .map(move |(out, lse)| Results {
-                    out,
-                    lse,
-                    weights: weights.as_mut().and_then(Iterator::next),
-                })
-        })
-        .collect();
-    std::iter::from_fn(move || {
-        let next: Vec<_> = heads.iter_mut().filter_map(Iterator::next).collect();
-        (!next.is_empty()).then_some(next)
-    })
 }
 
 /// Writes the weights of the visited keys to those of all keys, `[queries, key]`.

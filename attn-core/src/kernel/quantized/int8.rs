@@ -21,6 +21,7 @@ use crate::kernel::{
     linear_parts::Parts,
     parallel::{SMALL, for_each, threads},
 };
+use crate::memory;
 use crate::simd::{
     BYTE_COLUMNS, BYTE_DEPTHS, BYTE_TILE_ROWS, ByteLine, BytePanels, ByteRows, Kernel,
     MOST_BYTE_DEPTHS, RowBytes, RowForm, Vector, has_byte_tiles, multiply_bytes, prefetch, run,
@@ -243,8 +244,9 @@ fn blocks<'y, E: Real>(
     let of_rows = shares * rows.div_ceil(shares * of_block).max(1);
     let of_columns = threads.div_ceil(shares);
     let each = width.div_ceil(of_columns).max(1).next_multiple_of(BLOCK);
-    let tiles = rows.div_ceil(ROWS);
-    let bound = move |block: usize| rows.min(block * tiles / of_rows * ROWS);
+    let tile = tile_rows();
+    let tiles = rows.div_ceil(tile);
+    let bound = move |block: usize| rows.min(block * tiles / of_rows * tile);
     (0..of_rows).flat_map(move |block| {
         let rows = bound(block)..bound(block + 1);
         let parts = y.iter_mut().map(|y| {
@@ -261,6 +263,14 @@ fn blocks<'y, E: Real>(
             }
         })
     })
+}
+
+/// The most rows of a tile. The rows of a block are a multiple of them, but for the last ones.
+fn tile_rows() -> usize {
+    match has_byte_tiles() {
+        true => BYTE_TILE_ROWS,
+        false => ROWS,
+    }
 }
 
 /// Writes a row to a lane of a panel, and returns its error.
@@ -305,8 +315,11 @@ impl RoundedRows {
         SPARE.take()
     }
 
+    /// Keeps the memory for the next product on this thread, unless free memory is limited.
     fn give_back(self) {
-        SPARE.set(self);
+        if memory::max_idle_bytes() == usize::MAX {
+            SPARE.set(self);
+        }
     }
 
     fn round<E: Real>(&mut self, x: Matrix<'_, E>) {
@@ -520,6 +533,7 @@ mod tests {
             most = most.max(block.rows.len());
             for (first, mut y) in block.parts {
                 assert_eq!(y.rows(), block.rows.len());
+                assert!(block.rows.start.is_multiple_of(tile_rows()));
                 for row in 0..y.rows() {
                     for (col, y) in y.row_mut(row).iter_mut().enumerate() {
                         *y += ((block.rows.start + row) * parts * width + first + col) as f32 + 1.0;
@@ -528,7 +542,10 @@ mod tests {
             }
         }
         let of_block = (BYTES_OF_BLOCK / (2 * inputs).max(1)).max(MANY_ROWS);
-        assert!(most < of_block + ROWS, "{most} rows of {inputs} in a block");
+        assert!(
+            most < of_block + tile_rows(),
+            "{most} rows of {inputs} in a block"
+        );
         for (part, y) in y.iter().enumerate() {
             for (at, y) in y.iter().enumerate() {
                 let [row, col] = [at / width, part * width + at % width];

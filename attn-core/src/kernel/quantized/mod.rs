@@ -83,10 +83,12 @@ impl QuantizedMatrix {
     ) -> Self {
         match format {
             WeightFormat::Int8 => {
+                assert_eq!(scales.len(), rows, "a scale for each row");
                 let integers: Vec<i8> = bytes.into_iter().map(|byte| byte as i8).collect();
                 Self::Int8(Int8Matrix::of_integers(cols, scales, &integers))
             }
             WeightFormat::Bf16 => {
+                assert_eq!(bytes.len(), 2 * rows * cols, "two bytes for each number");
                 let bits = bytes.chunks_exact(2);
                 let bits = bits.map(|half| u16::from_le_bytes([half[0], half[1]]));
                 Self::Bf16(Bf16Matrix::of_bits(rows, cols, bits))
@@ -185,7 +187,9 @@ compiled! {
     /// If there is no such row, or the shapes do not fit.
     #[track_caller]
     pub fn copy_rows<E>(w: &QuantizedMatrix, rows: &[usize], to: MatrixMut<'_, E>) {
-        assert!(to.rows() == rows.len() && to.cols() == w.extents()[1], "{} rows of {w:?} to {to:?}", rows.len());
+        let [all, cols] = w.extents();
+        assert!(to.rows() == rows.len() && to.cols() == cols, "{} rows of {all} x {cols} to {to:?}", rows.len());
+        assert!(rows.iter().all(|row| *row < all), "rows {rows:?} of {all}");
         match w {
             QuantizedMatrix::Int8(w) => copy(rows, to, |row| w.row(row)),
             QuantizedMatrix::Bf16(w) => copy(rows, to, |row| w.row(row)),

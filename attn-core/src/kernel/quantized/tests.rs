@@ -220,6 +220,35 @@ fn rows_are_those_of_the_rounded_matrix_and_round_to_themselves() {
     }
 }
 
+/// There is none in the memory of a whole panel either.
+#[test]
+fn a_row_that_there_is_not_is_refused() {
+    for format in FORMATS {
+        let (w, _) = quantize(Matrix::new(&[1.0_f32; 15], 5, 3), format);
+        for (row, is_refused) in [(4, false), (5, true), (16, true)] {
+            let mut to = [0.0_f32; 3];
+            let copy = || copy_rows(&w, &[row], MatrixMut::new(&mut to, 1, 3));
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(copy));
+            assert_eq!(result.is_err(), is_refused, "{format:?}: {row}");
+        }
+    }
+}
+
+#[test]
+fn numbers_of_another_shape_are_refused() {
+    let of = |format, scales: usize, bytes: usize| {
+        std::panic::catch_unwind(|| {
+            QuantizedMatrix::of_bytes(format, [5, 3], vec![1.0; scales], vec![0; bytes])
+        })
+    };
+    assert!(of(WeightFormat::Int8, 5, 15).is_ok());
+    assert!(of(WeightFormat::Int8, 3, 9).is_err());
+    assert!(of(WeightFormat::Int8, 5, 14).is_err());
+    assert!(of(WeightFormat::Bf16, 0, 30).is_ok());
+    assert!(of(WeightFormat::Bf16, 0, 31).is_err());
+    assert!(of(WeightFormat::Bf16, 0, 28).is_err());
+}
+
 #[test]
 fn what_is_not_finite_reaches_the_results_that_read_it_and_no_others() {
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];

@@ -155,7 +155,7 @@ pub(crate) fn no_such_axis(found: &TokenStream, value: &Type) -> String {
 pub(crate) fn ambiguous_axis(found: &TokenStream, value: &Type, model: &Ident) -> String {
     format!(
         "`{}` is more than one axis of {value}\n\
-         help: axes are told apart by their names: `struct {model}<rows = 8, cols = 8>;`",
+         help: axes are told apart by their names: `struct {model}<rows = 8, cols = 8>;`, and by `to` where an operation makes them",
         text::of(found)
     )
 }

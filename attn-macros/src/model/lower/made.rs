@@ -25,6 +25,16 @@ impl Lowering<'_> {
         found.map_or_else(|| Length::from(axis), |made| made.length.clone())
     }
 
+    /// Whether an axis is known to be so long.
+    fn has_length(&self, axis: &Axis, length: &Length) -> bool {
+        match (axis, length) {
+            (Axis::Size(own), Length::Constant(size)) => {
+                own.value.is_some() && own.value == size.value
+            }
+            _ => self.length(axis) == *length,
+        }
+    }
+
     /// The axis that is known to be so long.
     pub(crate) fn axis_of_length(&self, length: &Length) -> Option<Axis> {
         if let Length::Constant(size) = length {
@@ -146,6 +156,10 @@ impl Lowering<'_> {
         }
         if !call.arguments.complete {
             return None;
+        }
+        // An axis that keeps its length keeps its name, which tells it apart from others that are as long.
+        if self.has_length(axis, length) {
+            return Some(axis.clone());
         }
         let found = self.axis_of_length(length);
         if found.is_none() {

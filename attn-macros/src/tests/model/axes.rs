@@ -30,7 +30,7 @@ fn the_help_for_an_axis_says_what_to_write() {
     assert_eq!(help("x[batch = 0, d = 0][d = 0]"), "help: it has none");
     assert_eq!(
         help("y[8 = 0]"),
-        "help: axes are told apart by their names: `struct M<rows = 8, cols = 8>;`"
+        "help: axes are told apart by their names: `struct M<rows = 8, cols = 8>;`, and by `to` where an operation makes them"
     );
 }
 

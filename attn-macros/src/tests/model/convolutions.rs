@@ -71,6 +71,35 @@ fn lengths_are_those_of_windows() {
 }
 
 /// The token and the first line of the message of the only mistake.
+/// So the next convolution finds it, beside an axis that is as long.
+#[test]
+fn an_axis_that_keeps_its_length_keeps_its_name() {
+    let source = |first: &str| {
+        format!(
+            "struct Block<c = 4, height = 8, width = 8>;
+             fn forward(x: [batch, c, height, width]) -> [batch, c, height, width] {{
+                 let y = {first};
+                 x + conv2d::<[height, width], c, 3, padding = 1, channels = c, name = second>(y)
+             }}"
+        )
+    };
+    for first in [
+        "conv2d::<[height, width], c, 3, padding = 1, channels = c>(x)",
+        "conv2d::<[height, width], c, 5, padding = 4, dilation = 2, channels = c>(x)",
+        "conv_transpose2d::<[height, width], c, 3, padding = 1, channels = c>(x)",
+        "pad::<height, before = 0>(x)",
+        "concat::<c, to = c>(x[c = 1..], x[c = ..1])",
+    ] {
+        assert_eq!(errors_of(&source(first)), [], "{first}");
+    }
+    let smaller = "conv2d::<[height, width], c, 3, channels = c>(x)";
+    let found = errors_of(&source(smaller));
+    assert!(
+        found[0].1.starts_with("there is no axis `height`"),
+        "{found:?}"
+    );
+}
+
 fn mistake(call: &str) -> (String, String) {
     let source = format!(
         "struct M<d = 8, c = 6, n = 12>;

@@ -18,8 +18,8 @@ use std::ops::Range;
 use super::super::backward::Gradient;
 use super::super::head_major::HeadMajor;
 use super::super::heads::{row_chunks, some_rows_of};
-use super::super::load::{AdditiveGradients, BackwardHeads, BackwardRows, LoadColumns, LoadRows};
-use super::super::masked_weights::MaskedWeights;
+use super::super::key_panels::{KeyPanels, TileGradients};
+use super::super::load::{BackwardHeads, BackwardRows};
 use super::super::paged::Rows;
 use super::super::plan::{Head, QUERIES_PER_TASK, Tile, chunks};
 use super::super::queries::Saved;
@@ -36,16 +36,6 @@ use crate::simd::{Threads, WriteMode, call, product, run};
 
 /// The number of tasks that is worth having.
 const TASKS: usize = 8;
-
-/// The keys and values of a key head, in the layouts of the products.
-struct KeyHead<E: Pooled> {
-    /// `[key, width]`
-    rows: Panel<E>,
-    /// `[width, key]`
-    columns: Panel<E>,
-    /// `[value_width, key]`
-    value_columns: Panel<E>,
-}
 
 /// Some blocks of queries, and their sums.
 struct Task<'a, E: Pooled> {
@@ -66,8 +56,8 @@ struct Task<'a, E: Pooled> {
 /// The values of a sequence that a block reads.
 struct Sequence<'s, 'a, E: Pooled> {
     saved: &'s Saved<'a, E>,
-    d_lse: Option<&'s [E]>,
-    keys: &'s [KeyHead<E>],
+    /// The keys and values of every key head.
+    keys: &'s [KeyPanels<E>],
 }
 
 impl<E: Pooled> Attention<'_, E> {
@@ -78,23 +68,14 @@ impl<E: Pooled> Attention<'_, E> {
         TASKS.div_ceil(self.sizes.batch.max(1)).min(blocks).max(1)
     }
 
-    /// The gradients of a sequence. `d_lse`: `[heads, query]`.
-    pub(in super::super) fn backward_talking(
-        &self,
-        saved: &Saved<'_, E>,
-        d_lse: Option<&[E]>,
-        d: Gradient<'_, E>,
-    ) {
+    /// The gradients of a sequence.
+    pub(in super::super) fn backward_talking(&self, saved: &Saved<'_, E>, d: Gradient<'_, E>) {
         let sizes = self.sizes;
         let keys = saved.k.iter().zip(&saved.v).enumerate();
         let keys: Vec<_> = keys
-            .map(|(kv, (k, v))| KeyHead::load(self, kv, *k, *v))
+            .map(|(kv, (k, v))| KeyPanels::load(self, kv, [*k, *v], 0))
             .collect();
-        let sequence = Sequence {
-            saved,
-            d_lse,
-            keys: &keys,
-        };
+        let sequence = Sequence { saved, keys: &keys };
         let mut d_q = HeadMajor::uninit(sizes.heads, sizes.query, sizes.width);
         let count = self.tasks_of_heads();
         let mut of_tasks: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
@@ -331,7 +312,7 @@ impl<E: Pooled> Attention<'_, E> {
             let deltas = run(Differentiate {
                 normalizer: self.normalizer,
                 lse,
-                d_lse: of.d_lse.map(|d| &d[of_head(d, h)]),
+                d_lse: of.saved.d_lse.map(|d| &d[of_head(d, h)]),
                 scores,
                 d,
             });
@@ -353,7 +334,7 @@ impl<E: Pooled> Attention<'_, E> {
         &self,
         of: &Sequence<'_, '_, E>,
         tile: &Tile,
-        [weights, d]: [Matrix<'_, E>; 2],
+        pairs: [Matrix<'_, E>; 2],
         (q, d_out, d_q): (Matrix<'_, E>, Matrix<'_, E>, MatrixMut<'_, E>),
         task: &mut Task<'_, E>,
     ) {
@@ -364,34 +345,18 @@ impl<E: Pooled> Attention<'_, E> {
             ..
         } = self.sizes;
         let kv = tile.head.h / self.sizes.group();
-        let sums = &mut task.sums[kv];
-        let masked = |matrix| MaskedWeights {
-            mask: self.mask,
-            tile,
-            matrix,
-        };
-        let d_v = &mut task.d_v[kv * key * value_width..][..key * value_width];
-        let d_v = MatrixMut::new(d_v, key, value_width).some_rows(tile.keys.clone());
-        masked(weights).add_transposed_matmul(E::ONE, d_out, d_v);
         let d_k = &mut task.d_k[kv * key * width..][..key * width];
-        match self.similarity {
-            Similarity::Dot { scale } => {
-                let d = masked(d);
-                let d_k = MatrixMut::new(d_k, key, width).some_rows(tile.keys.clone());
-                d.add_transposed_matmul(scale, q, d_k);
-                let keys = of.keys[kv].rows.read().some_rows(tile.keys.clone());
-                d.add_matmul(scale, keys, d_q);
-            }
-            Similarity::Additive { w } => run(AdditiveGradients {
-                q,
-                kt: of.keys[kv].columns.read().some_cols(tile.keys.clone()),
-                w: w.row(tile.head.h),
-                d,
-                d_q,
-                d_kt: MatrixMut::new(d_k, width, key).some_cols(tile.keys.clone()),
-                d_w: sums.w(tile),
-            }),
-        }
+        let d_v = &mut task.d_v[kv * key * value_width..][..key * value_width];
+        let to = TileGradients {
+            q: d_q,
+            k: match self.similarity {
+                Similarity::Dot { .. } => MatrixMut::new(d_k, key, width),
+                Similarity::Additive { .. } => MatrixMut::new(d_k, width, key),
+            },
+            v: MatrixMut::new(d_v, key, value_width),
+            w: task.sums[kv].w(tile),
+        };
+        of.keys[kv].add_gradients(self, tile, tile.keys.clone(), pairs, [q, d_out], to);
     }
 }
 
@@ -406,28 +371,4 @@ fn add_products<E: Pooled>(to: &mut [E], d: &Planes<E>, x: &Planes<E>) {
         x.pairs().transposed(),
         Threads::One,
     );
-}
-
-impl<E: Pooled> KeyHead<E> {
-    fn load(attention: &Attention<'_, E>, kv: usize, k: Matrix<'_, E>, v: Matrix<'_, E>) -> Self {
-        let mut loaded = Self {
-            rows: Panel::new(k.rows(), k.cols()),
-            columns: Panel::new(k.cols(), k.rows()),
-            value_columns: Panel::new(v.cols(), v.rows()),
-        };
-        run(LoadRows {
-            transform: &attention.key.of_head(kv, k.cols()),
-            x: k,
-            first: 0,
-            to: loaded.rows.write(),
-        });
-        transpose(loaded.rows.read(), loaded.columns.write());
-        run(LoadColumns {
-            transform: &attention.value.of_head(kv, v.cols()),
-            x: v,
-            first: 0,
-            to: loaded.value_columns.write(),
-        });
-        loaded
-    }
 }
