@@ -157,11 +157,8 @@ impl Convolution {
             for inside in inside.chunks(lines.len().max(1)) {
                 for ((channel, line, columns, at), inside) in lines.iter().zip(inside) {
                     if let (Some(h), Some((w, some))) = (height.source(*line, k_h), inside) {
-                        runs.push(Run {
-                            from: (channel * height.input + h) * width.input + w,
-                            to: at + some.start - columns.start,
-                            len: some.len(),
-                        });
+                        let from = (channel * height.input + h) * width.input + w;
+                        runs.push(from, at + some.start - columns.start, some.len());
                     }
                 }
                 runs.end_place();
@@ -237,20 +234,20 @@ const SOME_STARTS: usize = 64;
 /// How many channels ahead numbers are asked for. Their lines are short and far apart, so that the processor would wait for each of them.
 const AHEAD: usize = 8;
 
-/// Numbers of a row of patches that stand in one line of an image, in its first channel.
+/// Numbers of a row of patches that stand in one line of an image, in its first channel, or zeros.
 #[derive(Clone, Copy)]
 struct Run {
-    from: usize,
+    from: Option<usize>,
     to: usize,
     len: usize,
 }
 
-/// The runs of each place of a window.
+/// The runs of each place of a window, which are all numbers of its rows.
 #[derive(Default)]
 struct Runs {
     all: SmallVec<[Run; 64]>,
-    /// For each place where its runs end, and whether they are its whole row.
-    places: SmallVec<[(usize, bool); 16]>,
+    /// Where those of each place end.
+    ends: SmallVec<[usize; 16]>,
     /// The distance of two numbers of a run in its line.
     stride: usize,
     /// The numbers of a row.
@@ -258,37 +255,49 @@ struct Runs {
 }
 
 impl Runs {
-    /// Where the runs of a place begin.
-    #[inline(always)]
-    fn start(&self, place: usize) -> usize {
-        let before = place.checked_sub(1);
-        before.map_or(0, |place| self.places[place].0)
-    }
-
-    /// Adds a run to the last place. Lines without zeros between them are one run.
-    fn push(&mut self, run: Run) {
-        let start = self.start(self.places.len());
-        if let Some(last) = self.all[start..].last_mut()
-            && last.to + last.len == run.to
-            && last.from + last.len * self.stride == run.from
+    /// Adds numbers of a line to the last place, and zeros before them. Lines without zeros between them are one run.
+    fn push(&mut self, from: usize, to: usize, len: usize) {
+        self.push_zeros(to);
+        let stride = self.stride;
+        if let Some(last) = self.of_last_place().last_mut()
+            && last
+                .from
+                .is_some_and(|start| start + last.len * stride == from)
         {
-            last.len += run.len;
+            last.len += len;
             return;
         }
-        self.all.push(run);
+        let from = Some(from);
+        self.all.push(Run { from, to, len });
+    }
+
+    /// Adds zeros up to this number of a row.
+    fn push_zeros(&mut self, end: usize) {
+        let last = self.of_last_place().last();
+        let to = last.map_or(0, |last| last.to + last.len);
+        if to < end {
+            let len = end - to;
+            self.all.push(Run {
+                from: None,
+                to,
+                len,
+            });
+        }
+    }
+
+    fn of_last_place(&mut self) -> &mut [Run] {
+        let start = self.ends.last().copied().unwrap_or_default();
+        &mut self.all[start..]
     }
 
     fn end_place(&mut self) {
-        let runs = &self.all[self.start(self.places.len())..];
-        let len: usize = runs.iter().map(|run| run.len).sum();
-        self.places.push((self.all.len(), len == self.len));
+        self.push_zeros(self.len);
+        self.ends.push(self.all.len());
     }
 
-    /// Those of a place, and whether they are its whole row.
-    #[inline(always)]
-    fn of(&self, place: usize) -> (&[Run], bool) {
-        let (end, is_whole) = self.places[place];
-        (&self.all[self.start(place)..end], is_whole)
+    fn of(&self, place: usize) -> &[Run] {
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[start..self.ends[place]]
     }
 }
 
@@ -305,38 +314,99 @@ impl<E: Real> Kernel for CopyRuns<'_, E> {
     type Element = E;
     type Output = ();
 
+    /// The rows of one place after the other: those of all channels have the same runs.
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let (of_channel, places) = (self.of.inputs(), self.of.places());
-        let width = self.of.axes[1];
-        if self.to.rows() == 0 {
-            return;
-        }
-        let (channel, mut place) = (self.first / places, self.first % places);
-        let mut start = channel * of_channel;
-        for row in 0..self.to.rows() {
-            let to = self.to.row_mut(row);
-            let (runs, is_whole) = self.runs.of(place);
-            if !is_whole {
-                for_lanes!(V, to.len(), [], [to], store_any(V::zero(), to));
-            }
-            let x = &self.x[start..];
-            if place.is_multiple_of(width.kernel) {
-                for run in runs {
-                    let soon = AHEAD * of_channel + run.from;
-                    let soon = x.get(soon..soon + run.len * width.stride);
-                    soon.into_iter().for_each(prefetch);
+        let places = self.of.places();
+        for first in 0..places.min(self.to.rows()) {
+            let row = self.first + first;
+            let is_first_of_line = (row % places).is_multiple_of(self.of.axes[1].kernel);
+            let start = row / places * self.of.inputs();
+            for run in self.runs.of(row % places) {
+                match run.from {
+                    None => self.fill::<V>(run, first),
+                    Some(from) if is_first_of_line => {
+                        self.copy_run::<V, true>(run, start + from, first);
+                    }
+                    Some(from) => self.copy_run::<V, false>(run, start + from, first),
                 }
             }
-            for run in runs {
-                let to = &mut to[run.to..][..run.len];
-                every_nth::<V>(&x[run.from..], width.stride, to);
+        }
+    }
+}
+
+impl<E: Real> CopyRuns<'_, E> {
+    /// Writes zeros to all rows of a place, of which the row `first` is the first one.
+    #[inline(always)]
+    fn fill<V: Vector<Element = E>>(&mut self, run: &Run, first: usize) {
+        for row in (first..self.to.rows()).step_by(self.of.places()) {
+            let to = &mut self.to.row_mut(row)[run.to..][..run.len];
+            for_lanes!(V, to.len(), [], [to], store_any(V::zero(), to));
+        }
+    }
+
+    /// Copies a run to all rows of a place, of which the row `first` is the first one, from the number `start` of the image on. It may ask for
+    /// numbers of later channels, `P`.
+    #[inline(always)]
+    fn copy_run<V: Vector<Element = E>, const P: bool>(
+        &mut self,
+        run: &Run,
+        start: usize,
+        first: usize,
+    ) {
+        let stride = self.of.axes[1].stride;
+        match (stride, run.len.div_ceil(V::LANES)) {
+            (1, 1) => self.copy_vectors::<V, P, 1>(run, start, first),
+            (1, 2) => self.copy_vectors::<V, P, 2>(run, start, first),
+            (1, 3) => self.copy_vectors::<V, P, 3>(run, start, first),
+            (1, 4) => self.copy_vectors::<V, P, 4>(run, start, first),
+            _ => self.for_each_row::<P>(run, start, first, |x, to| {
+                every_nth::<V>(x, stride, to);
+            }),
+        }
+    }
+
+    /// The same for a run of `N` vectors.
+    #[inline(always)]
+    fn copy_vectors<V: Vector<Element = E>, const P: bool, const N: usize>(
+        &mut self,
+        run: &Run,
+        start: usize,
+        first: usize,
+    ) {
+        let whole = (N - 1) * V::LANES;
+        self.for_each_row::<P>(run, start, first, |x, to| {
+            let (x, rest) = x[..to.len()].split_at(whole);
+            let (to, rest_of_to) = to.split_at_mut(whole);
+            for (x, to) in x.chunks_exact(V::LANES).zip(to.chunks_exact_mut(V::LANES)) {
+                V::load(x).store(to);
             }
-            place += 1;
-            if place == places {
-                place = 0;
-                start += of_channel;
+            store_any(load_any::<V>(rest), rest_of_to);
+        });
+    }
+
+    /// `copy(numbers from the run on, the run in its row)`
+    #[inline(always)]
+    fn for_each_row<const P: bool>(
+        &mut self,
+        run: &Run,
+        start: usize,
+        first: usize,
+        copy: impl Fn(&[E], &mut [E]),
+    ) {
+        let of_channel = self.of.inputs();
+        let mut at = start;
+        for row in (first..self.to.rows()).step_by(self.of.places()) {
+            if P {
+                let soon = at + AHEAD * of_channel;
+                let soon = self.x.get(soon..soon + run.len * self.of.axes[1].stride);
+                soon.into_iter().for_each(prefetch);
             }
+            copy(
+                &self.x[at..],
+                &mut self.to.row_mut(row)[run.to..][..run.len],
+            );
+            at += of_channel;
         }
     }
 }
