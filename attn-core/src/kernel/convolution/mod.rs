@@ -5,11 +5,13 @@
 //! ```
 //!
 //! for the channels `c` of the group of `o`. What an output reads is its patch. Patches are copied to the rows, or the columns, of a
-//! matrix, as many of them at a time as a cache holds, and the matrix is multiplied with the weights. Forward, with the channels first, they are
-//! copied to the panels of a product with a [packed right side](super::packed) instead, and are in no matrix: see `is_packed`. Backwards, the product of gradients and weights is
-//! added where the numbers of its patches stand. If a group has one channel there is no product: see [`depthwise`].
+//! matrix, as many of them at a time as a cache holds, and the matrix is multiplied with the weights. With the channels first, they are
+//! copied to the panels of a product with a [packed right side](super::packed) instead, and are in no matrix: see `is_packed`.
 //!
-//! The derivative with respect to `x` is a convolution that is transposed. So there are three functions for both.
+//! The derivative with respect to `x` is such a convolution of the gradients where windows move by one place. Otherwise the product of gradients and weights
+//! is added where the numbers of its patches stand. If a group has one channel there is no product: see [`depthwise`].
+//!
+//! That derivative is a transposed convolution, so three functions are enough for both.
 //!
 //! The weights are stored as `[out, in / groups, height, width]`, as in PyTorch: this is `torch.nn.functional.conv2d(x, w, b)`.
 

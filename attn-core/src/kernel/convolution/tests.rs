@@ -426,43 +426,44 @@ fn images_have_the_same_bits_in_any_batch() {
 }
 
 /// A NaN of the input reaches the outputs and the gradients of weights that it is multiplied for, one of the gradient of the output those of inputs,
-/// and neither reaches anything else.
+/// and neither reaches anything else. At the end of a line, vectors read beyond the last window.
 #[test]
 fn numbers_that_are_not_finite_reach_what_reads_them() {
-    let with_nan = |numbers: &[f32]| {
-        let mut numbers = numbers.to_vec();
-        let at = numbers.len() / 3;
-        numbers[at] = f32::NAN;
-        (numbers, at)
-    };
     for of in packed().chain(depthwise()) {
-        let [x, w, y] = of.lengths();
-        let [mut of_y, mut of_x, mut of_w] = [y, x, w].map(|len| vec![false; len]);
-        let [x, w, d_y] = [(x, 1), (w, 2), (y, 3)].map(|(len, seed)| noise::<f32>(len, seed));
-        let (nan_x, at) = with_nan(&x);
-        let (nan_y, at_y) = with_nan(&d_y);
-        of.naive(|i, k, o| {
-            of_y[o] |= i == at;
-            of_w[k] |= i == at;
-            of_x[i] |= o == at_y;
-        });
-        let is_nan = |numbers: &[f32], expected: &[bool]| {
-            assert!(
-                numbers
-                    .iter()
-                    .map(|x| x.is_nan())
-                    .eq(expected.iter().copied()),
-                "{of:?}"
-            );
-        };
-        let mut y = vec![0.0; d_y.len()];
-        forward(&nan_x, &w, &of, Start::Zero, &mut y);
-        is_nan(&y, &of_y);
-        let mut d_x = vec![0.0; x.len()];
-        input_gradient(&nan_y, &w, &of, Start::Zero, &mut d_x);
-        is_nan(&d_x, &of_x);
-        let mut d_w = vec![0.0; w.len()];
-        add_weight_gradient(&nan_x, &d_y, &of, &mut d_w);
-        is_nan(&d_w, &of_w);
+        let [x, _, y] = of.lengths();
+        let line = &of.axes[1];
+        for (at_x, at_y) in [
+            (x / 3, y / 3),
+            (line.input - 1, line.output - 1),
+            (x - 1, y - 1),
+        ] {
+            assert_nan(&of, at_x, at_y);
+        }
     }
+}
+
+fn assert_nan(of: &Convolution, at_x: usize, at_y: usize) {
+    let lengths = of.lengths();
+    let [mut of_x, mut of_w, mut of_y] = lengths.map(|len| vec![false; len]);
+    of.naive(|i, k, o| {
+        of_y[o] |= i == at_x;
+        of_w[k] |= i == at_x;
+        of_x[i] |= o == at_y;
+    });
+    let is_nan = |numbers: &[f32], expected: Vec<bool>| {
+        let found: Vec<bool> = numbers.iter().map(|x| x.is_nan()).collect();
+        assert_eq!(found, expected, "{of:?}, NaN at {at_x} and {at_y}");
+    };
+    let [x, w, d_y] = lengths.map(|len| noise::<f32>(len, 1));
+    let (mut nan_x, mut nan_y) = (x.clone(), d_y.clone());
+    (nan_x[at_x], nan_y[at_y]) = (f32::NAN, f32::NAN);
+    let mut y = vec![0.0; d_y.len()];
+    forward(&nan_x, &w, of, Start::Zero, &mut y);
+    is_nan(&y, of_y);
+    let mut d_x = vec![0.0; x.len()];
+    input_gradient(&nan_y, &w, of, Start::Zero, &mut d_x);
+    is_nan(&d_x, of_x);
+    let mut d_w = vec![0.0; w.len()];
+    add_weight_gradient(&nan_x, &d_y, of, &mut d_w);
+    is_nan(&d_w, of_w);
 }
