@@ -19,6 +19,7 @@ mod depthwise;
 mod forward;
 mod input_gradient;
 mod patches;
+mod runs;
 #[cfg(test)]
 mod tests;
 mod weight_gradient;
