@@ -2,10 +2,7 @@
 
 use crate::kernel::{Matrix, Pooled, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, add_lanes, prefetch, run, widened};
-
-/// The most lanes of a vector.
-const LANES: usize = 16;
+use crate::simd::{Kernel, MAX_LANES, Vector, add_lanes, prefetch, run, widened};
 
 /// The vectors whose sums are in registers at a time.
 const VECTORS: usize = 4;
@@ -49,7 +46,7 @@ impl<E: Real> Stored<E> for E {
 impl<E: Real> Stored<E> for u16 {
     #[inline(always)]
     fn load<V: Vector<Element = E>>(from: &[u16]) -> V {
-        let mut numbers = [E::ZERO; LANES];
+        let mut numbers = [E::ZERO; MAX_LANES];
         for (to, from) in numbers.iter_mut().zip(&from[..V::LANES]) {
             *to = E::of_f32(widened(*from));
         }
@@ -58,7 +55,7 @@ impl<E: Real> Stored<E> for u16 {
 
     #[inline(always)]
     fn load_partial<V: Vector<Element = E>>(from: &[u16]) -> V {
-        let mut numbers = [0; LANES];
+        let mut numbers = [0; MAX_LANES];
         numbers[..from.len()].copy_from_slice(from);
         Self::load(&numbers)
     }

@@ -51,7 +51,7 @@ pub(super) struct Saved<'a, E> {
 }
 
 impl<'a, E> Inputs<'a, E> {
-    /// Those of sequence `b`.
+    /// The inputs of sequence `b`.
     pub(super) fn of_sequence(&self, sizes: Sizes, b: usize) -> Saved<'a, E> {
         let of_queries = [sizes.batch, sizes.heads];
         let of_keys = [sizes.batch, sizes.kv_heads];

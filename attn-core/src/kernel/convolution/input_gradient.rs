@@ -114,7 +114,8 @@ fn columns<E: Pooled>(d_y: &[E], w: &[E], of: &Convolution, start: Start<'_, E>,
     });
 }
 
-/// With more outputs for each input, more numbers are packed than patches of sums have.
+/// The most outputs for each input. The convolution packs a number for each place and output, the other way writes and adds one for each place and input:
+/// by counting, not by measurement, a number that is written and added costs as much as two that are packed.
 const MOST_OUTPUTS: usize = 2;
 
 /// The input channels whose weights are mirrored at a time.
@@ -122,7 +123,7 @@ const MIRRORED: usize = 16;
 
 impl Convolution {
     /// The convolution of `dy` that is `dx`, if it is the faster way.
-    fn mirrored(&self) -> Option<Self> {
+    pub(super) fn mirrored(&self) -> Option<Self> {
         let mirrored = Self {
             input: self.output,
             output: self.input,

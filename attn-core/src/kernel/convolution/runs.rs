@@ -1,4 +1,4 @@
-//! Patches with the channels first, copied in runs: numbers of a row that stand in one line of an image.
+//! Patches with the channels first, copied in runs: numbers of a row that are a stride apart in the image.
 
 use std::ops::Range;
 
@@ -74,7 +74,7 @@ impl Convolution {
 /// How many channels ahead numbers are asked for. Their lines are short and far apart, so that the processor would wait for each of them.
 const AHEAD: usize = 8;
 
-/// Numbers of a row of patches that stand in one line of an image, in its first channel, or zeros.
+/// Numbers of a row of patches that are a stride apart in the first channel of an image, or zeros.
 #[derive(Clone, Copy)]
 struct Run {
     from: Option<usize>,
@@ -88,7 +88,7 @@ struct Runs {
     all: SmallVec<[Run; 64]>,
     /// Where those of each place end.
     ends: SmallVec<[usize; 16]>,
-    /// The distance of two numbers of a run in its line.
+    /// The distance of two numbers of a run in the image.
     stride: usize,
     /// The numbers of a row.
     len: usize,

@@ -383,7 +383,7 @@ fn depthwise_windows_are_those_of_the_images_on_every_instruction_set() {
 /// The derivative with respect to the input is a packed convolution for some of them, and sums of patches for others.
 #[test]
 fn both_ways_of_the_derivative_are_tested() {
-    let mirrored = packed().filter(|of| of.mirrored_axes().is_some()).count();
+    let mirrored = packed().filter(|of| of.mirrored().is_some()).count();
     assert!(
         mirrored > 4 && mirrored + 4 < packed().count(),
         "{mirrored}"

@@ -71,12 +71,12 @@ fn rows<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
 fn columns<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
     let [channels, patch, outputs] = [of.output_of_group(), of.patch(), of.outputs()];
     let some = (FEW_DEPTHS / outputs).clamp(1, of.images);
-    let mut side_by_side = Panel::new(of.output, some * outputs);
+    let mut side_by_side = (some > 1).then(|| Panel::new(of.output, some * outputs));
     let images = d_y.chunks(some * outputs * of.output);
     for (index, d_y) in images.enumerate() {
-        let d_y = match some {
-            1 => Matrix::new(d_y, of.output, outputs),
-            _ => {
+        let d_y = match &mut side_by_side {
+            None => Matrix::new(d_y, of.output, outputs),
+            Some(side_by_side) => {
                 let count = d_y.len() / of.output;
                 join(d_y, outputs, side_by_side.reshape(of.output, count));
                 side_by_side.read()

@@ -28,7 +28,7 @@ pub(super) fn forward<E: Pooled>(
     y: &mut [E],
 ) {
     let [inputs, outputs, places] = [of.inputs(), of.outputs(), of.places()];
-    let image_of = PaddedImage::new(&of.axes);
+    let padded = PaddedLayout::new(&of.axes);
     for_each(
         y.chunks_mut(outputs).enumerate(),
         |(index, y): (usize, &mut [E])| {
@@ -36,8 +36,8 @@ pub(super) fn forward<E: Pooled>(
             let from = image * of.input + channel / of.multiplier();
             begin(start, channel, y);
             run(AddWindows {
-                image: &image_of,
-                x: &image_of.copy(&x[from * inputs..][..inputs]),
+                layout: &padded,
+                x: &padded.copy(&x[from * inputs..][..inputs]),
                 w: &w[channel * places..][..places],
                 to: y,
             });
@@ -55,9 +55,9 @@ pub(super) fn input_gradient<E: Pooled>(
     let [inputs, outputs, places] = [of.inputs(), of.outputs(), of.places()];
     // If windows move by one place, the gradient is a convolution with the weights in the other order.
     let mirrored = of.mirrored_axes().map(|axes| {
-        let mut image = PaddedImage::new(&axes);
-        image.places.reverse();
-        image
+        let mut padded = PaddedLayout::new(&axes);
+        padded.places.reverse();
+        padded
     });
     for_each(
         d_x.chunks_mut(inputs).enumerate(),
@@ -68,9 +68,9 @@ pub(super) fn input_gradient<E: Pooled>(
                 let d_y = &d_y[(image * of.output + output) * outputs..][..outputs];
                 let w = &w[output * places..][..places];
                 match &mirrored {
-                    Some(image) => run(AddWindows {
-                        image,
-                        x: &image.copy(d_y),
+                    Some(layout) => run(AddWindows {
+                        layout,
+                        x: &layout.copy(d_y),
                         w,
                         to: d_x,
                     }),
@@ -88,7 +88,7 @@ pub(super) fn input_gradient<E: Pooled>(
 
 pub(super) fn add_weight_gradient<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
     let [inputs, outputs, places] = [of.inputs(), of.outputs(), of.places()];
-    let image_of = PaddedImage::new(&of.axes);
+    let padded = PaddedLayout::new(&of.axes);
     for_each(
         d_w.chunks_mut(places).enumerate(),
         |(channel, d_w): (usize, &mut [E])| {
@@ -96,8 +96,8 @@ pub(super) fn add_weight_gradient<E: Pooled>(x: &[E], d_y: &[E], of: &Convolutio
             for image in 0..of.images {
                 let from = image * of.input + channel / of.multiplier();
                 run(AddProducts {
-                    image: &image_of,
-                    x: &image_of.copy(&x[from * inputs..][..inputs]),
+                    layout: &padded,
+                    x: &padded.copy(&x[from * inputs..][..inputs]),
                     d_y: &d_y[(image * of.output + channel) * outputs..][..outputs],
                     totals: &mut totals,
                 });
@@ -126,17 +126,18 @@ impl Convolution {
 }
 
 /// Where the numbers of a channel stand with the zeros around them: `[lines, remainders of the column by the stride, columns]`.
-struct PaddedImage {
+struct PaddedLayout {
     axes: [Slide; 2],
+    /// The lines that windows read, with those of zeros above and below the image.
     lines: usize,
-    /// Those of a line with one remainder, and those behind them that a vector reads.
+    /// The columns of a line that have one remainder, and the zeros behind them that the last vector reads.
     columns: usize,
     /// For each place of a window, how far its number is behind that of the first place.
     places: SmallVec<[usize; 64]>,
 }
 
-impl PaddedImage {
-    /// There must be a window.
+impl PaddedLayout {
+    /// The layout for windows along these axes, of which there must be one.
     fn new(axes: &[Slide; 2]) -> Self {
         let [height, width] = *axes;
         let last_place = |axis: Slide| axis.kernel.saturating_sub(1) * axis.dilation;
@@ -163,7 +164,7 @@ impl PaddedImage {
         self.axes[1].stride * self.columns
     }
 
-    /// The windows of a line, and the lines of them.
+    /// The lines of windows, and the windows of a line.
     fn windows(&self) -> [usize; 2] {
         let [height, width] = &self.axes;
         [height.output, width.output]
@@ -216,7 +217,7 @@ impl PaddedImage {
 
 /// Adds the sum of each window to its output.
 struct AddWindows<'a, E> {
-    image: &'a PaddedImage,
+    layout: &'a PaddedLayout,
     x: &'a [E],
     w: &'a [E],
     to: &'a mut [E],
@@ -228,7 +229,7 @@ impl<E: Real> Kernel for AddWindows<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let [lines, columns] = self.image.windows();
+        let [lines, columns] = self.layout.windows();
         let all = lines * columns.div_ceil(V::LANES);
         let mut next = 0;
         while next < all {
@@ -246,13 +247,13 @@ impl<E: Real> AddWindows<'_, E> {
     /// Computes so many vectors of outputs.
     #[inline(always)]
     fn tile<V: Vector<Element = E>, const N: usize>(&mut self, first: usize) -> usize {
-        let [_, columns] = self.image.windows();
+        let [_, columns] = self.layout.windows();
         let of_line = columns.div_ceil(V::LANES);
         let vectors: [[usize; 2]; N] = array::from_fn(|index| {
             let index = first + index;
             [index / of_line, index % of_line * V::LANES]
         });
-        let starts = vectors.map(|[line, column]| self.image.start(line, column));
+        let starts = vectors.map(|[line, column]| self.layout.start(line, column));
         let outputs = vectors.map(|[line, column]| {
             let start = line * columns + column;
             start..start + V::LANES.min(columns - column)
@@ -261,7 +262,7 @@ impl<E: Real> AddWindows<'_, E> {
         for (sum, outputs) in sums.iter_mut().zip(&outputs) {
             *sum = load_any(&self.to[outputs.clone()]);
         }
-        for (place, w) in self.image.places.iter().zip(self.w) {
+        for (place, w) in self.layout.places.iter().zip(self.w) {
             let w = V::splat(*w);
             for (sum, start) in sums.iter_mut().zip(starts) {
                 *sum = V::load(&self.x[start + place..]).mul_add(w, *sum);
@@ -276,7 +277,7 @@ impl<E: Real> AddWindows<'_, E> {
 
 /// Adds, for each place of a window, the sum of the products of what it reads and the gradients of the outputs.
 struct AddProducts<'a, E> {
-    image: &'a PaddedImage,
+    layout: &'a PaddedLayout,
     x: &'a [E],
     d_y: &'a [E],
     totals: &'a mut [f64],
@@ -288,7 +289,7 @@ impl<E: Real> Kernel for AddProducts<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let [lines, columns] = self.image.windows();
+        let [lines, columns] = self.layout.windows();
         let some = (SUMMED / columns).max(1);
         for start in (0..lines).step_by(some) {
             let lines = start..lines.min(start + some);
@@ -313,12 +314,12 @@ impl<E: Real> AddProducts<'_, E> {
         lines: Range<usize>,
         first: usize,
     ) -> usize {
-        let [_, columns] = self.image.windows();
-        let places: [usize; N] = array::from_fn(|index| self.image.places[first + index]);
+        let [_, columns] = self.layout.windows();
+        let places: [usize; N] = array::from_fn(|index| self.layout.places[first + index]);
         let mut sums = [V::zero(); N];
         for line in lines {
             let d_y = &self.d_y[line * columns..][..columns];
-            let start = self.image.start(line, 0);
+            let start = self.layout.start(line, 0);
             let (whole, rest) = d_y.split_at(columns / V::LANES * V::LANES);
             for (index, d_y) in whole.chunks_exact(V::LANES).enumerate() {
                 let d_y = V::load(d_y);
@@ -331,7 +332,7 @@ impl<E: Real> AddProducts<'_, E> {
                 let d_y: V = load_any(rest);
                 let start = start + whole.len();
                 for (sum, place) in sums.iter_mut().zip(places) {
-                    // What stands behind the last window may be NaN.
+                    // Numbers behind the last window may be NaN.
                     let x = &self.x[start + place..][..rest.len()];
                     *sum = load_any::<V>(x).mul_add(d_y, *sum);
                 }
